@@ -162,6 +162,7 @@ CASES = [
     case("starcoder2, window, unbiased", "Starcoder2ForCausalLM", sliding_window=3, use_bias=False, **UNTIED),
     case("olmo", "OlmoForCausalLM"),
     case("olmo, biased, tied", "OlmoForCausalLM", **TIED, attention_bias=True),
+    case("olmo, clipped", "OlmoForCausalLM", clip_qkv=0.1),
     falcon("falcon"),
     falcon("falcon, two norms, groups", new_decoder_architecture=True, num_kv_heads=2),
     falcon(
@@ -175,9 +176,18 @@ CASES = [
     opt("opt", "OPTForCausalLM"),
     opt("opt, classes of rows, GELU", "OPTForSequenceClassification", activation_function="gelu", num_labels=3),
     opt("opt, bare, untied", "OPTModel", **UNTIED),
+    opt("opt, post-norm, narrow words", "OPTForCausalLM", do_layer_norm_before=False, word_embed_proj_dim=8),
+    opt(
+        "opt, narrow words, classes of rows",
+        "OPTForSequenceClassification",
+        word_embed_proj_dim=8,
+        num_labels=3,
+        **UNTIED,
+    ),
     bloom("bloom", "BloomForCausalLM"),
     bloom("bloom, six heads, classes of rows", "BloomForSequenceClassification", n_head=6, hidden_size=24),
     mpt("mpt"),
+    mpt("mpt, clipped", attn_config={"clip_qkv": 0.1}),
     mpt("mpt, six heads, untied", n_heads=6, d_model=24, **UNTIED),
     case("olmo3, classes of rows", "Olmo3ForSequenceClassification", sliding_window=3, num_labels=3),
 ]

@@ -34,12 +34,17 @@ MODERN = {
     "cls_token_id": 1,
     "sep_token_id": 2,
 }
+WINDOWED = {**BERT, "type_vocab_size": 1, "attention_window": 4, "pad_token_id": 1, "sep_token_id": 2}
 EXPERTS = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 24,
     "norm_topk_prob": True,
     "head_dim": 8,
+}
+SHARED = {
+    **{name: size for name, size in EXPERTS.items() if name not in ("norm_topk_prob", "head_dim")},
+    "shared_expert_intermediate_size": 20,
 }
 SINKS = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 3}
 MLA = {
@@ -101,6 +106,10 @@ CASES = [
     encoder("modernbert, classes of rows", "ModernBertForSequenceClassification", MODERN, num_labels=3),
     encoder("modernbert, classes of means", "ModernBertForSequenceClassification", MODERN, classifier_pooling="mean"),
     encoder("modernbert, classes of tokens", "ModernBertForTokenClassification", MODERN, num_labels=4),
+    encoder("longformer", "LongformerModel", WINDOWED),
+    encoder("longformer, masked words", "LongformerForMaskedLM", WINDOWED, attention_window=[4, 8, 4]),
+    encoder("longformer, classes of rows", "LongformerForSequenceClassification", WINDOWED, num_labels=3),
+    encoder("longformer, classes of tokens", "LongformerForTokenClassification", WINDOWED, num_labels=4),
     pair("mbart", "MBartForConditionalGeneration", scale_embedding=True),
     pair("m2m_100", "M2M100ForConditionalGeneration"),
     pair("pegasus", "PegasusForConditionalGeneration", activation_function="relu"),
@@ -113,6 +122,18 @@ CASES = [
         sliding_window=3,
         tie_word_embeddings=True,
     ),
+    decoder("qwen2_moe", "Qwen2MoeForCausalLM", **SHARED),
+    decoder(
+        "qwen2_moe, some layers dense and some local, tied",
+        "Qwen2MoeForCausalLM",
+        **SHARED,
+        decoder_sparse_step=2,
+        use_sliding_window=True,
+        sliding_window=3,
+        norm_topk_prob=True,
+        tie_word_embeddings=True,
+    ),
+    decoder("qwen2_moe, listed layers dense", "Qwen2MoeForCausalLM", **SHARED, mlp_only_layers=[0, 2]),
     decoder("gpt_oss", "GptOssForCausalLM", **SINKS),
     decoder(
         "gpt_oss, all whole, plain frequencies, tied",

@@ -143,7 +143,7 @@ def compare_stack(theirs: Any, ours: nn.Module) -> dict[str, float]:
     out.__dict__["scored"] = (expected * pull(expected))[here].sum()
     found = {"logits": difference(logits[here], expected[here])}
     found["hidden states"] = hidden_difference(trace, "", out.hidden_states, real)
-    found["attention maps"] = map_difference(trace, "{}.attn.weights", out.attentions, real)
+    found["attention maps"] = map_difference(trace, "{}.attn.weights", told_maps(theirs, out), real)
     out.scored.backward()
     (logits * pull(logits))[here].sum().backward()
     return found
@@ -154,6 +154,27 @@ def answer(out: Any) -> Tensor:
     if "start_logits" in out:
         return torch.stack([out.start_logits, out.end_logits], -1)
     return next(out[name] for name in ("logits", "prediction_logits", "last_hidden_state") if name in out)
+
+
+def told_maps(theirs: Any, out: Any) -> list[Tensor]:
+    """The maps of each layer, B H T S; Longformer tells them by distance, behind those at global tokens."""
+    if theirs.config.model_type != "longformer":
+        return out.attentions
+    wide = out.get("global_attentions") or [near[..., :0] for near in out.attentions]
+    return [whole_map(near, far) for near, far in zip(out.attentions, wide, strict=True)]
+
+
+def whole_map(near: Tensor, far: Tensor) -> Tensor:
+    """Of windows (B H T G + 2 R + 1) and of the first G tokens, which are global (B H S G)."""
+    tokens, length = far.shape[3], near.shape[2]
+    radius = (near.shape[3] - tokens - 1) // 2
+    found = near.new_zeros(*near.shape[:2], length, length + 2 * radius)
+    for query in range(length):
+        found[:, :, query, query : query + 2 * radius + 1] = near[:, :, query, tokens:]
+    found = found[..., radius : radius + length].clone()
+    found[..., :tokens] += near[..., :tokens]
+    found[:, :, :tokens] = far[:, :, :length].mT
+    return found
 
 
 def compare_seq2seq(theirs: Any, ours: Any) -> dict[str, float]:

@@ -32,10 +32,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("falcon", {"alibi": True}, "alibi=True is not supported for falcon"),
     ("falcon", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn=2"),
     ("falcon", {"new_decoder_architecture": True, "parallel_attn": False}, "parallel_attn=False"),
-    ("mpt", {"attn_config": {"clip_qkv": 6.0}}, "clip_qkv=6.0 is not supported for mpt"),
-    ("olmo", {"clip_qkv": 8.0}, "clip_qkv=8.0 is not supported for olmo"),
-    ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before=False is not supported for opt"),
-    ("opt", {"word_embed_proj_dim": 512}, "word_embed_proj_dim=512 is not supported for opt"),
+    ("mpt", {"attn_config": {"qk_ln": True}}, "qk_ln=True is not supported for mpt"),
+    ("olmo", {"clip_qkv": -8.0}, "clip_qkv=-8.0 in a config"),
+    ("opt", {"_remove_final_layer_norm": True}, "_remove_final_layer_norm=True is not supported for opt"),
+    ("opt", {"enable_bias": False}, "enable_bias=False is not supported for opt"),
     ("stablelm", {"qk_layernorm": True}, "qk_layernorm=True is not supported for stablelm"),
     ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm=True"),
     ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
@@ -49,6 +49,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("deepseek_v3", {"quantization_config": {"quant_method": "fp8"}}, "weights quantised by 'fp8' are not read"),
     ("deepseek_v3", {"norm_topk_prob": False}, "norm_topk_prob=False is not supported for deepseek_v3"),
     ("deepseek_v3", {"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale_all_dim": 1.0}}, "one of mscale and"),
+    ("qwen2_moe", {"qkv_bias": False}, "qkv_bias=False is not supported for qwen2_moe"),
+    ("qwen2_moe", {"mlp_only_layers": [24]}, "mlp_only_layers=[24] in config.json; allowed: 0 to 23"),
+    ("qwen2_moe", {"decoder_sparse_step": 0}, "decoder_sparse_step=0"),
+    ("qwen2_moe", {"architectures": ["Qwen2MoeForSequenceClassification"]}, "'Qwen2MoeForSequenceClassification'"),
     ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method='noaux_tc' is not supported for deepseek_v2"),
 ]
 
@@ -72,10 +76,13 @@ UNTOLD: list[tuple[str, object, str]] = [
     ("gpt2", gpt2.Config(score=1.0), "write it as a gpt_neo model"),
     ("opt", gpt2.Config(), "write it as a gpt2 model"),
     ("gpt_neo", gpt2.Config(), "write it as a gpt2 model"),
+    ("gpt2", gpt2.Config(order="post"), "write it as a opt model"),
+    ("gpt_neo", gpt2.Config(score=1.0, biases="out", width=8), "write it as a opt model"),
     ("gpt_neox", gpt_neox.Config(layout="pairs"), "write it as a gptj model"),
     ("phi", gpt_neox.Config(ffn="gated"), "write it as a stablelm model"),
     ("bloom", bloom.Config(biased=False), "write it as a mpt model"),
     ("mpt", bloom.Config(), "write it as a bloom model"),
+    ("bloom", bloom.Config(clip=6.0), "write it as a mpt model"),
     ("deepseek_v2", deepseek.Config(), "write it as a deepseek_v3 model"),
 ]
 
@@ -92,7 +99,9 @@ WRITTEN = (
     *("qwen3, biased, tied, windows in some layers", "smollm3", "granite", "gemma", "gemma2"),
     *("gemma3_text", "olmo", "olmo2", "olmo3", "gpt_neox", "gptj", "phi", "stablelm, side by side, biased, tied"),
     *("starcoder2", "falcon", "falcon, two norms, groups", "gpt_neo", "opt", "bloom", "mpt"),
-    *("gpt_oss", "deepseek_v2, groups, YaRN", "deepseek_v3"),
+    *("opt, post-norm, narrow words", "olmo, clipped", "mpt, clipped"),
+    *("gpt_oss", "deepseek_v2, groups, YaRN", "deepseek_v3", "qwen2_moe"),
+    "qwen2_moe, some layers dense and some local, tied",
 )
 
 

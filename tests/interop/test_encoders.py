@@ -11,8 +11,11 @@ from torch.testing import assert_close
 from headway import Context, UserError
 from headway.interop.registry import family
 from headway.zoo.bert import Config
-from tests.interop.cases_bert import CASES, SIZES, model
+from tests.interop import cases_bert, cases_more
+from tests.interop.cases_bert import SIZES, model
 from tests.interop.parity import Case, answer, load, ragged, shaken
+
+CASES = [*cases_bert.CASES, *(case for case in cases_more.CASES if case.name.startswith("longformer"))]
 
 
 def config(model_type: str, architecture: str, **options: Any) -> dict[str, Any]:
@@ -62,6 +65,9 @@ def test_what_is_written_makes_the_same_model_there(case: Case) -> None:
         ("camembert", "CamembertForMaskedLM", {"hidden_act": "relu"}, "hidden_act='relu'"),
         ("distilbert", "DistilBertForMultipleChoice", {}, "'DistilBertForMultipleChoice' is not supported"),
         ("distilbert", "DistilBertModel", {"layer_norm_eps": 1e-5}, "not known here: intermediate_size=24, layer_norm"),
+        ("longformer", "LongformerForQuestionAnswering", {}, "'LongformerForQuestionAnswering' is not supported"),
+        ("longformer", "LongformerModel", {"attention_window": 5}, "attention_window=5 in config.json"),
+        ("longformer", "LongformerModel", {"attention_window": [4, 4]}, "an even number of 2 or more, or 3 of them"),
         ("albert", "AlbertModel", {"gap_size": 2}, "gap_size=2"),
         ("albert", "AlbertModel", {"position_embedding_type": "relative_key_query"}, "position_embedding_type="),
     ],
@@ -89,6 +95,14 @@ def test_positions_say_which_family_is_written() -> None:
         family("distilbert").write_config(bert.read_config(config("bert", "BertModel")))
     with pytest.raises(UserError, match="no top 'pair' there"):
         roberta.write_config(Config(first=2, top="pair"))
+
+
+def test_windows_that_the_other_library_cannot_compute_are_not_written() -> None:
+    known = family("longformer")
+    found = known.read_config(config("longformer", "LongformerModel", attention_window=[4, 2, 4]))
+    assert found.window == (2, 1, 2)
+    with pytest.raises(UserError, match="see 2 tokens or more on each side, and here 1"):
+        known.write_config(found)
 
 
 def test_old_names_of_norms_are_read() -> None:

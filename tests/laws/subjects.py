@@ -51,10 +51,13 @@ from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import gpt_neox as gpt_neox_zoo
 from headway.zoo import gpt_oss as gpt_oss_zoo
 from headway.zoo import llama as llama_zoo
+from headway.zoo import longformer as longformer_zoo
 from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
 from headway.zoo import modernbert as modernbert_zoo
+from headway.zoo import olmo as olmo_zoo
 from headway.zoo import olmo2 as olmo2_zoo
+from headway.zoo import qwen2_moe as qwen2_moe_zoo
 from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import siglip as siglip_zoo
@@ -327,6 +330,11 @@ def zoo_gpt_neo() -> nn.Module:
     return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **local)))  # type: ignore[arg-type]
 
 
+def zoo_opt() -> nn.Module:
+    narrow = {"first": 2, "order": "post", "width": 6}
+    return lively(gpt2_zoo.build(gpt2_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, **narrow)))  # type: ignore[arg-type]
+
+
 def zoo_forecaster() -> nn.Module:
     return lively(forecaster_zoo.build(forecaster_zoo.Config(DIM, 4, DIM, layers=2, heads=HEADS)))
 
@@ -351,8 +359,18 @@ def zoo_gpt_neox(**options: Any) -> nn.Module:
     return lively(gpt_neox_zoo.build(gpt_neox_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
 
 
+def zoo_olmo() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM, "clip": 0.5}
+    return lively(olmo_zoo.build(olmo_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
+
+
 def zoo_bloom() -> nn.Module:
     return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
+
+
+def zoo_longformer(top: str) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": (1, 3), "top": top}
+    return lively(longformer_zoo.build(longformer_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
 
 
 def zoo_bart_classes() -> nn.Module:
@@ -381,6 +399,12 @@ def zoo_deepseek(routing: str) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "dense_layers": 1}
     config = deepseek_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, latent=latent, mixture=mixture)  # type: ignore[arg-type]
     return lively(deepseek_zoo.build(config))
+
+
+def zoo_qwen2_moe() -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": DIM, "dense_layers": (0,), "experts": 4, "top": 2}
+    widths = {"expert_hidden": DIM // 2, "shared_hidden": DIM, "window": 4, "local_layers": (1,)}
+    return lively(qwen2_moe_zoo.build(qwen2_moe_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **widths)))  # type: ignore[arg-type]
 
 
 def zoo_rnn() -> nn.Module:
@@ -508,6 +532,7 @@ SUBJECTS = [
     Subject("convolution of both sides", lambda: SequenceConv(DIM, 3), ENCODER - SEEING | RELATIVE, vectors),
     Subject("convolution of positions", lambda: ConvPosition(DIM, 4, 2), ENCODER - SEEING | RELATIVE, vectors),
     Subject("zoo gpt2", zoo_gpt2, DECODER, tokens),
+    Subject("zoo opt, post-norm, narrow", zoo_opt, DECODER, tokens),
     Subject("zoo forecaster", zoo_forecaster, DECODER | RELATIVE, vectors),
     Subject("zoo llama", zoo_llama, DECODER | RELATIVE, tokens),
     Subject("zoo mistral", lambda: zoo_llama(window=4), DECODER | RELATIVE, tokens),
@@ -527,14 +552,17 @@ SUBJECTS = [
         DECODER | RELATIVE,
         tokens,
     ),
+    Subject("zoo olmo, clipped", zoo_olmo, DECODER | RELATIVE, tokens),
     Subject("zoo bloom", zoo_bloom, DECODER | RELATIVE, tokens),
     Subject("zoo mixtral", zoo_mixtral, DECODER | RELATIVE, tokens),
+    Subject("zoo qwen2-moe", zoo_qwen2_moe, DECODER | RELATIVE, tokens),
     Subject("zoo gpt-oss", zoo_gpt_oss, DECODER | RELATIVE, tokens),
     Subject("zoo deepseek-v2", lambda: zoo_deepseek("softmax"), DECODER | RELATIVE, tokens),
     Subject("zoo deepseek-v3", lambda: zoo_deepseek("sigmoid"), DECODER | RELATIVE, tokens),
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
+    Subject("zoo longformer", lambda: zoo_longformer("words"), ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
     Subject("zoo mbart decoder", lambda: zoo_mbart().decoder, DECODER, tokens, memory),
@@ -550,6 +578,7 @@ SUBJECTS = [
     Subject("zoo trocr decoder", zoo_trocr, DECODER, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
+    Subject("zoo longformer classes", lambda: zoo_longformer("rows"), CLASSIFIER, tokens),
     Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),
     Subject("zoo llama classes", lambda: zoo_llama(top="rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mistral classes", lambda: zoo_llama(top="rows", window=4), CLASSIFIER | RELATIVE, tokens),

@@ -36,7 +36,8 @@ MORE = 9
 BY_TORCH = {
     *("chunks", "sinks"),  # patterns of absolute positions
     "shared",  # layers that share their parameters
-    *("zoo mixtral", "mixture model", "zoo gpt-oss", "zoo deepseek-v2", "zoo deepseek-v3"),  # experts
+    *("zoo opt, post-norm, narrow", "zoo olmo, clipped"),  # words widened before their positions; bounds
+    *("zoo mixtral", "mixture model", "zoo qwen2-moe", "zoo gpt-oss", "zoo deepseek-v2", "zoo deepseek-v3"),  # experts
     *("rnnsearch", "luong", "rnnenc", "recurrent model", "bench gru", "zoo rnnsearch decoder", "zoo seq2seq decoder"),
     *("zoo captioner decoder", "zoo captioner decoder, hard"),  # recurrent
     "zoo clip text",  # has no head of words

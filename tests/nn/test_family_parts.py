@@ -12,16 +12,24 @@ import headway
 from headway import Context, State
 from headway.errors import UserError
 from headway.interop.keymap import Grouped
+from headway.look.grid_map import detail_of
 from headway.nn.attention import SelfAttention
 from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias
-from headway.nn.block import LayerScale, ParallelBlock, Residual
+from headway.nn.block import IgnoreContext, LayerScale, ParallelBlock, Residual
+from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import ClampedGatedFFN
 from headway.nn.head import CAPPED_TOKENS, ClassAndMean, SoftCappedHead
 from headway.nn.image import RegisteredClassToken
-from headway.nn.latent_attention import GatedBiasAttention, LatentAttention, SinkAttention
-from headway.nn.moe import GroupedSigmoid, GroupedSoftmax
+from headway.nn.latent_attention import (
+    ClippedAttention,
+    GatedBiasAttention,
+    GlobalTokenAttention,
+    LatentAttention,
+    SinkAttention,
+)
+from headway.nn.moe import GroupedSigmoid, GroupedSoftmax, SharedExpert
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
-from headway.ops.pattern import Causal, Positions
+from headway.ops.pattern import Causal, Positions, Window
 from headway.ops.relative import log_bucket
 from headway.ops.rotary import Rotary
 
@@ -189,3 +197,60 @@ def test_a_gate_multiplies_the_bias_of_a_query() -> None:
         weights = (q @ k.mT / 3**0.5 + gate[..., None] * distances[0, head]).softmax(-1)
         expected += weights @ v @ part.out.weight[:, share].T
     assert_close(part(x), expected + part.out.bias)
+
+
+@torch.no_grad()
+def test_clipped_attention_holds_what_it_projects() -> None:
+    clipped, plain, x = ClippedAttention(4, 2, clip=0.25), SelfAttention(4, 2, pattern=Causal()), rows(1, 5, 4)
+    plain.load_state_dict(clipped.state_dict())
+    q, k, v = (layer(x).clamp(-0.25, 0.25).view(5, 2, 2).transpose(0, 1) for layer in (plain.q, plain.k, plain.v))
+    hidden = torch.ones(5, 5).triu(1).bool()
+    heads = ((q @ k.mT) * 2**-0.5).masked_fill(hidden, -torch.inf).softmax(-1) @ v
+    assert_close(clipped(x), plain.out(heads.transpose(0, 1).flatten(1))[None])
+    clipped.clip = 100.0  # which holds nothing
+    assert_close(clipped(x), plain(x))
+
+
+@torch.no_grad()
+def test_words_are_widened_before_their_positions() -> None:
+    part = TokenEmbed(7, 2, position=LearnedPosition(4, 6), widen=nn.Linear(2, 6, bias=False))
+    ids = torch.tensor([[3, 5]])
+    assert isinstance(part.position, LearnedPosition)
+    assert_close(part(ids), part.token(ids) @ part.widen.weight.T + part.position.table.weight[:2])
+
+
+@torch.no_grad()
+def test_a_shared_expert_is_taken_as_much_as_each_token_says() -> None:
+    part, x = SharedExpert(IgnoreContext(nn.Linear(2, 2)), 2), torch.tensor([[[50.0, 0.0], [-50.0, 0.0]]])
+    part.gate.weight.copy_(torch.tensor([[1.0, 0.0]]))
+    assert_close(part(x), torch.stack([part.expert(x)[0, 0], torch.zeros(2)])[None])
+
+
+@torch.no_grad()
+def test_the_first_tokens_look_with_projections_of_their_own() -> None:
+    part, x = GlobalTokenAttention(4, 2, tokens=1, radius=1), rows(1, 5, 4)
+
+    def heads(*layers: nn.Linear) -> list[Tensor]:
+        return [layer(x[0]).view(5, 2, 2).transpose(0, 1) for layer in layers]
+
+    q, k, v = heads(part.q, part.k, part.v)
+    far_q, far_k, far_v = heads(part.global_q, part.global_k, part.global_v)
+    seen = (torch.arange(5)[:, None] - torch.arange(5)).abs() <= 1
+    seen[:, 0] = True
+    near = (q @ k.mT * 2**-0.5).masked_fill(~seen, -torch.inf).softmax(-1)
+    far = (far_q @ far_k.mT * 2**-0.5).softmax(-1)
+    with headway.record(part, "*") as trace:
+        found = part(x)
+    sums = torch.cat([far[:, :1] @ far_v, near[:, 1:] @ v], 1)
+    assert_close(found, part.out(sums.transpose(0, 1).flatten(1))[None])
+    assert_close(trace["weights"].full(), torch.cat([far[:, :1], near[:, 1:]], 1)[None])
+    assert_close(trace["heads"], sums[None])
+    with pytest.raises(UserError, match="the details of tokens with projections of their own are not shown"):
+        detail_of(part, trace["weights"], trace["values"], x, None)
+
+
+@torch.no_grad()
+def test_without_first_tokens_windows_are_all() -> None:
+    part, plain = GlobalTokenAttention(4, 2, tokens=0, radius=1), SelfAttention(4, 2, pattern=Window(1))
+    plain.load_state_dict({name: x for name, x in part.state_dict().items() if not name.startswith("global")})
+    assert_close(part(rows(2, 6, 4)), plain(rows(2, 6, 4)))

@@ -33,7 +33,8 @@ FILES = {
     "towers": ["vision_model", "text_model"],
 }
 DECODERS = [
-    *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo2", "workbench"),
+    *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo", "olmo2"),
+    *("qwen2_moe", "workbench"),
 ]
 PAIRS = ["bart", "captioner", "marian", "mbart", "t5", "transformer", "trocr", "vit_captioner", "whisper"]
 TOWERS = ["clip", "image_text", "siglip"]

@@ -57,8 +57,11 @@ SPECIAL: dict[str, dict[str, object]] = {
         "latent": deepseek.Latent(latent=6, plain=4, turned=4, value=5, rank=7),
         "mixture": deepseek.Experts(experts=4, top=2, expert_hidden=8, groups=2, kept=1),
     },
+    "longformer": {"layers": 2, "window": (2, 3), "top": "rows"},
     "modernbert": {"layers": 2, "local_layers": (1,), "window": 4},
     "gpt_oss": {"layers": 2, "local_layers": (1,), "window": 4},
+    "olmo": {"clip": 0.5},
+    "qwen2_moe": {"layers": 2, "dense_layers": (1,), "expert_hidden": 8, "shared_hidden": 8, "top": 2},
     "simmim": {"encoder": simmim.Vit(16, 3, 4, dim=16, layers=1, heads=2)},
 }
 

@@ -87,7 +87,7 @@ def lower_slot(program: StepProgram, part: nn.Module, x: Register, target: Regis
 
 def embedded(program: StepProgram, part: nn.Module) -> Register:
     part = exactly(TokenEmbed, part)
-    require(part.segment is None)
+    require(part.segment is None and type(part.widen) is nn.Identity)
     x = program.register("embedded", part.token.embedding_dim)
     positions, factor = position_table(program, part.position), exactly(Scale, part.scale).factor
     program.embed(x, table(part.token), positions, factor)

@@ -11,6 +11,7 @@ from headway.interop.config_reader import ConfigMap, Options, refuse_fields, wri
 from headway.interop.encoders import FIELDS, architecture, classes, norm, out, plain_encoder, settled, top, write_common
 from headway.interop.keymap import KeyMap, Rule, linear
 from headway.zoo.bert import Config
+from headway.zoo.longformer import Config as Longformer
 
 ARCHITECTURES = {
     "BertModel": "pooler",
@@ -92,7 +93,7 @@ def keymap(c: Config) -> KeyMap:
     return encoder_map("bert.", c, tops[c.top], ties)
 
 
-def encoder_map(prefix: str, c: Config, head: tuple[Rule, ...], ties: Mapping[str, str]) -> KeyMap:
+def encoder_map(prefix: str, c: Config | Longformer, head: tuple[Rule, ...], ties: Mapping[str, str]) -> KeyMap:
     """The encoder, which RoBERTa spells alike, with a head; a pooler that no head reads is left."""
     there, here = "encoder.layer.*", "stack.blocks.*"
     return KeyMap(

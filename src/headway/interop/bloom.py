@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import UserError
-from headway.interop.config_reader import NUMBER, ConfigMap, Field, Options, without_aliases, written_as
+from headway.interop.config_reader import (
+    NUMBER,
+    ConfigMap,
+    Field,
+    Options,
+    refuse_fields,
+    without_aliases,
+    written_as,
+)
 from headway.interop.decoders import HEAD, prefixes, read_top, settle, write_top
 from headway.interop.keymap import Grouped, KeyMap, Rule, linear, linears
 from headway.nn.ffn import ffn_width
@@ -40,6 +48,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 
 def write_config(c: Config) -> dict[str, Any]:
+    refuse_fields(c, "BLOOM", {"clip": "mpt"})
     plain = c.act == "gelu_tanh" and ffn_width(c.dim, c.hidden) == 4 * c.dim
     if not (c.biased and c.embed_norm and plain):
         said = "there, a BLOOM has biases, a norm behind the embedding, gelu_tanh and hidden = 4 · dim"

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 from headway.interop.config_reader import Options
 from headway.interop.encoders import classes, labels
 from headway.interop.keymap import Rule
-from headway.zoo import bloom, gemma, gpt2, gpt_neox, llama, olmo2
+from headway.zoo import bloom, gemma, gpt2, gpt_neox, llama, olmo, olmo2
 
-C = TypeVar("C", gpt2.Config, llama.Config, gemma.Config, olmo2.Config, gpt_neox.Config, bloom.Config)
+C = TypeVar("C", gpt2.Config, llama.Config, gemma.Config, olmo.Config, olmo2.Config, gpt_neox.Config, bloom.Config)
 OUTPUT, SCORE = "lm_head.weight", "score.weight"
 HEAD = (Rule(OUTPUT, "head.weight", outside=True), Rule(SCORE, "head.out.weight", outside=True))
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from headway.errors import UserError
 from headway.interop.config_reader import ACTIVATION, NUMBER, ConfigMap, Field, Options, without_aliases, written_as
-from headway.interop.keymap import KeyMap, Rule, Split, Unstack
+from headway.interop.keymap import KeyMap, Rule
 from headway.interop.llama import decoder_keymap, linear
+from headway.interop.qwen3_moe import GATED, expert_rules
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.ops.rotary import Yarn
 from headway.zoo.deepseek import Config, Experts, Latent
@@ -118,25 +119,14 @@ def write(c: Config, family: str, name: str) -> dict[str, Any]:
 
 
 def keymap(c: Config) -> KeyMap:
-    """Published files hold each expert's matrices; `transformers` holds all of a layer's as one, and may save it so."""
-    shared = c.mixture.shared > 0
-    ours, there = f"stack.blocks.*.ffn.body{'.routed' if shared else ''}", "layers.*.mlp"
-    parts = ("gate", "up", "down")
-
-    def every(part: str) -> tuple[str, ...]:
-        return tuple(f"{ours}.experts.{expert}.{part}.weight" for expert in range(c.mixture.experts))
-
-    apart = Unstack(c.mixture.experts)
+    ours, there = f"stack.blocks.*.ffn.body{'.routed' if c.mixture.shared > 0 else ''}", "layers.*.mlp"
     return decoder_keymap(
         c.tied,
         *(rule for theirs, part in ATTENTION.items() for rule in linear(f"self_attn.{theirs}", f"attn.body.{part}")),
-        Rule(f"{there}.gate.weight", f"{ours}.router.weight"),
+        *expert_rules(ours, there, c.mixture.experts),
         Rule(f"{there}.gate.e_score_correction_bias", f"{ours}.routing.correction"),
-        *(Rule(f"{there}.experts.*.{part}_proj.weight", f"{ours}.experts.*.{part}.weight") for part in parts),
-        Rule(f"{there}.experts.gate_up_proj", every("gate") + every("up"), (Split(2, 1), apart)),
-        Rule(f"{there}.experts.down_proj", every("down"), (apart,)),
-        *(rule for part in parts for rule in linear(f"mlp.shared_experts.{part}_proj", f"ffn.body.shared.{part}")),
-        *(rule for part in parts for rule in linear(f"mlp.{part}_proj", f"ffn.body.{part}")),
+        *(rule for part in GATED for rule in linear(f"mlp.shared_experts.{part}_proj", f"ffn.body.shared.{part}")),
+        *(rule for part in GATED for rule in linear(f"mlp.{part}_proj", f"ffn.body.{part}")),
     )
 
 

@@ -11,6 +11,7 @@ from headway.interop.keymap import Rule, linear
 from headway.nn.ffn import ffn_width
 from headway.zoo.albert import Config as Albert
 from headway.zoo.bert import Config as Bert
+from headway.zoo.longformer import Config as Longformer
 
 # what the configs of BERT and ALBERT call the same, with BERT's defaults
 FIELDS = ConfigMap(
@@ -69,7 +70,7 @@ def architecture(top: str, known: Mapping[str, str], family: str) -> dict[str, A
     return {"model_type": family, "architectures": [names[top]]}
 
 
-def write_common(c: Bert | Albert) -> dict[str, Any]:
+def write_common(c: Bert | Albert | Longformer) -> dict[str, Any]:
     """The sizes and rates that both layouts call the same."""
     sizes = {**FIELDS.write(c), "intermediate_size": ffn_width(c.dim, c.hidden)}
     return {**sizes, "tie_word_embeddings": True, **labels(c.top, c.classes)}

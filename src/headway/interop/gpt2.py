@@ -44,7 +44,11 @@ def read_config(values: Mapping[str, Any]) -> Config:
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    refuse_fields(c, "GPT-2", {"first": "opt", "window": "gpt_neo", "score": "gpt_neo", "biases": "gpt_neo"})
+    others = {
+        **dict.fromkeys(("first", "order", "width"), "opt"),
+        **dict.fromkeys(("window", "score", "biases"), "gpt_neo"),
+    }
+    refuse_fields(c, "GPT-2", others)
     return {**write_top(c, "gpt2", NAME, WORDS), **FIELDS.write(c)}
 
 

@@ -68,7 +68,7 @@ def layer_kinds(o: Options, layers: int) -> list[str]:
 
 
 def write_config(c: Config) -> dict[str, Any]:
-    refuse_fields(c, "GPT-Neo", {"first": "opt"})
+    refuse_fields(c, "GPT-Neo", dict.fromkeys(("first", "order", "width"), "opt"))
     if c.score != 1.0 or c.biases != "out":
         said = "there, a GPT-Neo divides no scores and adds no biases to queries, keys and values, unlike this model"
         raise UserError(said, do=written_as("gpt2"))

@@ -78,7 +78,6 @@ USUAL: dict[str, tuple[object, ...]] = {
 # where a choice belongs, {(field, value): model_type}
 HOMES = {
     ("layout", "pairs"): "gptj",
-    ("norm", "fixed"): "olmo",
     ("ffn", "gated"): "stablelm",
     ("head_bias", True): "phi",
     ("norm", "affine, queries and keys"): "phi",

@@ -12,7 +12,7 @@ from headway.interop.keymap import KeyMap, Rule
 from headway.interop.keymap import linear as plain_linear
 from headway.interop.rotary import read_frequencies, write_frequencies
 from headway.nn.attention import share
-from headway.zoo import mixtral
+from headway.zoo import mixtral, olmo, qwen2_moe
 from headway.zoo.choices import check_range, window_of
 from headway.zoo.llama import Config, gated_hidden
 
@@ -137,7 +137,7 @@ class LocalLayers(Protocol):
 WINDOWED, WHOLE = "sliding_attention", "full_attention"
 
 
-def keymap(c: Config) -> KeyMap:
+def keymap(c: Config | olmo.Config) -> KeyMap:
     ffn = (rule for part in ("gate", "up", "down") for rule in linear(f"mlp.{part}_proj", f"ffn.body.{part}"))
     return decoder_keymap(c.tied, *attention(), *ffn, top=c.top)
 
@@ -163,7 +163,7 @@ def read_decoder(o: Options, fields: ConfigMap = FIELDS, *, parts: bool = False)
     }
 
 
-def write_decoder(c: Config | mixtral.Config, *, parts: bool = False) -> dict[str, Any]:
+def write_decoder(c: Config | mixtral.Config | qwen2_moe.Config, *, parts: bool = False) -> dict[str, Any]:
     return {
         **FIELDS.write(c),
         "num_key_value_heads": c.heads if c.kv_heads is None else c.kv_heads,

@@ -24,6 +24,7 @@ FIELDS = ConfigMap(
     Field("layer_norm_epsilon", "eps", 1e-5),
     Field("tie_word_embeddings", "tied", True),
 )
+CLIP = ConfigMap(Field("clip_qkv", "clip", None))  # in attn_config
 ALIASES = {"num_attention_heads": "n_heads", "hidden_size": "d_model", "num_hidden_layers": "n_layers"}
 
 
@@ -35,13 +36,14 @@ def read_config(values: Mapping[str, Any]) -> Config:
     o.ignore("logit_scale", "fc_type", "ffn_config", "init_config", "verbose", "attn_impl")
     inner = Options(o.values.get("attn_config") or {}, "mpt")
     inner.expect(attn_type="multihead_attention", alibi=True, alibi_bias_max=8)
-    inner.expect(clip_qkv=None, softmax_scale=None, prefix_lm=False, qk_ln=False, attn_uses_sequence_id=False)
+    inner.expect(softmax_scale=None, prefix_lm=False, qk_ln=False, attn_uses_sequence_id=False)
     inner.ignore("attn_impl")
+    clip = CLIP.read(inner)
     dropout = inner.done(inner.number("attn_pdrop", 0.0))
     fields = FIELDS.read(o)
     plain = {"act": "gelu", "biased": False, "embed_norm": False}
     top = read_top(o, NAME, WORDS, tied=fields["tied"])
-    return o.done(Config(**fields, **plain, **top, dropout=dropout, attention_dropout=dropout))
+    return o.done(Config(**fields, **plain, **top, **clip, dropout=dropout, attention_dropout=dropout))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -51,8 +53,8 @@ def write_config(c: Config) -> dict[str, Any]:
             "there, an MPT has no biases, no norm behind the embedding, gelu, hidden = 4 · dim and one rate of dropout"
         )
         raise UserError(f"{said}, unlike this model", do=written_as("bloom"))
-    rate = {"attn_config": {"attn_pdrop": c.dropout}} if c.dropout else {}
-    return {**write_top(c, "mpt", NAME, WORDS), **FIELDS.write(c), **rate}
+    rate = {"attn_pdrop": c.dropout} if c.dropout else {}
+    return {**write_top(c, "mpt", NAME, WORDS), **FIELDS.write(c), "attn_config": rate | CLIP.write(c)}
 
 
 PARTS = {

@@ -1,4 +1,7 @@
-"""OPT in Hugging Face's layout: a GPT-2 with ReLU, whose positions begin at row 2 of their table."""
+"""OPT in Hugging Face's layout: a GPT-2 with ReLU, whose positions begin at row 2 of their table.
+
+OPT-350m norms sums and has narrow word vectors.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from headway.interop.config_reader import ACTIVATION, NUMBER, ConfigMap, Field, 
 from headway.interop.decoders import HEAD, prefixes, read_top, settle, write_top
 from headway.interop.keymap import KeyMap, Rule, linear, linears
 from headway.nn.ffn import ffn_width
-from headway.zoo.gpt2 import Config
+from headway.zoo.gpt2 import SLOTS, Config
 
 __all__ = ["keymap", "read_config", "settle", "write_config"]
 
@@ -26,19 +29,22 @@ FIELDS = ConfigMap(
     Field("dropout", "dropout", 0.1, NUMBER),
     Field("attention_dropout", "attention_dropout", 0.0, NUMBER),
     Field("tie_word_embeddings", "tied", True),
+    Field("word_embed_proj_dim", "width", None),
 )
+ORDERS = {True: "pre", False: "post"}
 
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "opt")
-    # OPT-350m norms sums and has narrow word vectors
-    o.expect(do_layer_norm_before=True, _remove_final_layer_norm=False)
+    order = ORDERS[o.take("do_layer_norm_before", True)]
+    o.expect(_remove_final_layer_norm=False)
     o.expect(enable_bias=True, layer_norm_elementwise_affine=True)
     o.ignore("layerdrop", "init_std")
     fields = FIELDS.read(o)
-    o.expect(word_embed_proj_dim=fields["dim"])
     top = read_top(o, NAME, WORDS, tied=fields["tied"])
-    return o.done(Config(**fields, **top, first=FIRST, eps=EPS, embed_dropout=0.0))
+    if fields["width"] == fields["dim"]:
+        fields["width"] = None
+    return o.done(Config(**fields, **top, order=order, first=FIRST, eps=EPS, embed_dropout=0.0))
 
 
 def write_config(c: Config) -> dict[str, Any]:
@@ -46,8 +52,9 @@ def write_config(c: Config) -> dict[str, Any]:
     if c.first != FIRST or c.eps != EPS:
         said = f"there, OPT's positions begin at row {FIRST} and eps is {EPS}, and here {c.first} and {c.eps}"
         raise UserError(said, do=written_as("gpt2"))
-    sizes = {"ffn_dim": ffn_width(c.dim, c.hidden), "word_embed_proj_dim": c.dim, "pad_token_id": 1}
-    return {**write_top(c, "opt", NAME, WORDS), **FIELDS.write(c), **sizes}
+    width = c.dim if c.width is None else c.width
+    sizes = {"ffn_dim": ffn_width(c.dim, c.hidden), "word_embed_proj_dim": width, "pad_token_id": 1}
+    return {**write_top(c, "opt", NAME, WORDS), **FIELDS.write(c), **sizes, "do_layer_norm_before": c.order == "pre"}
 
 
 PARTS = {
@@ -55,20 +62,22 @@ PARTS = {
     "self_attn.k_proj": "attn.body.k",
     "self_attn.v_proj": "attn.body.v",
     "self_attn.out_proj": "attn.body.out",
-    "self_attn_layer_norm": "attn.before",
     "fc1": "ffn.body.up",
     "fc2": "ffn.body.down",
-    "final_layer_norm": "ffn.before",
 }
 
 
 def keymap(c: Config) -> KeyMap:
+    slot, narrow = SLOTS[c.order], c.width not in (None, c.dim)
+    norms = {"self_attn_layer_norm": f"attn.{slot}", "final_layer_norm": f"ffn.{slot}"}
     return KeyMap(
         rules=(
             Rule("decoder.embed_tokens.weight", "embed.token.weight"),
             Rule("decoder.embed_positions.weight", "embed.position.table.weight"),
-            *linears("decoder.layers.*", "stack.blocks.*", PARTS),
-            *linear("decoder.final_layer_norm", "stack.norm"),
+            *linears("decoder.layers.*", "stack.blocks.*", PARTS | norms),
+            *linear("decoder.final_layer_norm", "stack.norm.norm" if narrow else "stack.norm"),
+            Rule("decoder.project_in.weight", "embed.widen.weight"),
+            Rule("decoder.project_out.weight", "stack.norm.project.weight"),
             *HEAD,
         ),
         prefixes=prefixes("model.", c.top),

@@ -27,8 +27,11 @@ FIELDS = ConfigMap(*LLAMA.without("hidden").fields, Field("moe_intermediate_size
 EXPERTS = ConfigMap(Field("num_experts", "experts", 128), Field("num_experts_per_tok", "top", 8))
 
 
+ALIASES = {"num_local_experts": "num_experts"}
+
+
 def read_config(values: Mapping[str, Any]) -> Config:
-    o = Options({**ABSENT, **without_aliases(values, {"num_local_experts": "num_experts"}, "qwen3_moe")}, "qwen3_moe")
+    o = Options({**ABSENT, **without_aliases(values, ALIASES, "qwen3_moe")}, "qwen3_moe")
     o.architecture("Qwen3MoeForCausalLM", "Qwen3MoeModel")
     o.expect(attention_bias=False, decoder_sparse_step=1, mlp_only_layers=[])
     o.require("norm_topk_prob", True, default=False)
@@ -50,18 +53,22 @@ def write_config(c: Config) -> dict[str, Any]:
 
 
 def keymap(c: Config) -> KeyMap:
+    return decoder_keymap(c.tied, *attention(), *expert_rules("stack.blocks.*.ffn.body", "layers.*.mlp", c.experts))
+
+
+def expert_rules(ours: str, there: str, experts: int) -> tuple[Rule, ...]:
     """Published files hold each expert's matrices; `transformers` holds all of a layer's as one, and may save it so."""
-    ours, there = "stack.blocks.*.ffn.body", "layers.*.mlp"
 
     def every(part: str) -> tuple[str, ...]:
-        return tuple(f"{ours}.experts.{expert}.{part}.weight" for expert in range(c.experts))
+        return tuple(f"{ours}.experts.{expert}.{part}.weight" for expert in range(experts))
 
-    parts = ("gate", "up", "down")
-    return decoder_keymap(
-        c.tied,
-        *attention(),
+    apart = Unstack(experts)
+    return (
         Rule(f"{there}.gate.weight", f"{ours}.router.weight"),
-        *(Rule(f"{there}.experts.*.{part}_proj.weight", f"{ours}.experts.*.{part}.weight") for part in parts),
-        Rule(f"{there}.experts.gate_up_proj", every("gate") + every("up"), (Split(2, 1), Unstack(c.experts))),
-        Rule(f"{there}.experts.down_proj", every("down"), (Unstack(c.experts),)),
+        *(Rule(f"{there}.experts.*.{part}_proj.weight", f"{ours}.experts.*.{part}.weight") for part in GATED),
+        Rule(f"{there}.experts.gate_up_proj", every("gate") + every("up"), (Split(2, 1), apart)),
+        Rule(f"{there}.experts.down_proj", every("down"), (apart,)),
     )
+
+
+GATED = ("gate", "up", "down")

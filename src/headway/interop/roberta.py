@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.errors import UserError
 from headway.interop.bert import encoder_map, read_sizes, write_sizes
 from headway.interop.config_reader import Options, written_as
 from headway.interop.encoders import FIELDS, WORDS, architecture, norm, out, settled
 from headway.interop.keymap import KeyMap, Rule, linear
+from headway.zoo import longformer
 from headway.zoo.bert import Config
 
+C = TypeVar("C", Config, longformer.Config)
 TOPS = {
     "Model": "pooler",
     "ForMaskedLM": "words",
@@ -56,12 +58,17 @@ def write(family: str, known: Mapping[str, str], c: Config) -> dict[str, Any]:
 read_config, write_config = configs("roberta", "Roberta", vocab=50_265)
 
 
-def settle(c: Config, names: Collection[str]) -> Config:
+def settle(c: C, names: Collection[str]) -> C:
     stands = settled(c.top, names, words="lm_head.dense.weight", pooler="pooler.dense.weight")
     return replace(c, top=stands)
 
 
 def keymap(c: Config) -> KeyMap:
+    return named_map("roberta.", c)
+
+
+def named_map(prefix: str, c: Config | longformer.Config) -> KeyMap:
+    """That of a model whose encoder is named `prefix`."""
     tops = {
         "none": (),
         "pooler": linear("pooler.dense", "head.pooler.inside"),
@@ -75,4 +82,4 @@ def keymap(c: Config) -> KeyMap:
         "spans": out("qa_outputs"),
     }
     ties = {"lm_head.decoder.weight": "embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"}
-    return encoder_map("roberta.", c, tops[c.top], ties)
+    return encoder_map(prefix, c, tops[c.top], ties)

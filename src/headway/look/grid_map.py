@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from headway.errors import UserError
 from headway.nn.attention import Attention
+from headway.nn.latent_attention import GlobalTokenAttention
 from headway.nn.learned_score import AdditiveScore
 from headway.nn.low_precision import Int8Linear
 from headway.nn.trunk import device_of
@@ -208,11 +209,11 @@ class Detail:
 def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: Tiling | None) -> Detail:
     """The detail of a part whose map is 1 H T S, or N H T S in tiles; `v` is B G S E and `x` its input."""
     heads, score = map.shape[1], map.score
+    if what := lacks_detail(part):
+        raise UserError(f"the details of {what} are not shown", do="look at the weights")
     if isinstance(score, DotScore):
         q, k, scale = score.dotted(map.q, map.k)
         kind, additive = "dot", None
-    elif isinstance(score, SoftCapped):
-        raise UserError("the details of capped scores are not shown", do="look at the weights")
     else:
         assert isinstance(score, Additive | AdditiveScore)
         q, k, scale, kind, additive = map.q, map.k, 1.0, "additive", score.v
@@ -227,6 +228,13 @@ def detail_of(part: Attention, map: AttentionMap, v: Tensor, x: Tensor, tiling: 
     inputs = inputs_at_queries(part, x)
     out = output_matrix(part, heads * v.shape[2])
     return Detail(kind, scale, q, k, v, inputs if len(inputs) == q.shape[1] else None, out, bias, additive)
+
+
+def lacks_detail(part: Attention) -> str | None:
+    """What a part computes that no detail shows, which is a sum of products over queries that are made alike."""
+    if isinstance(part.score, SoftCapped):
+        return "capped scores"
+    return "tokens with projections of their own" if isinstance(part, GlobalTokenAttention) and part.tokens else None
 
 
 def inputs_at_queries(part: Attention, x: Tensor) -> Tensor:

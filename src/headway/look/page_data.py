@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.look.grid_map import Detail
+from headway.look.grid_map import Detail, lacks_detail
 from headway.look.head_edits import HeadEffect
 from headway.look.module_flow import module_flow
 from headway.look.output_lens import OutputLens, output_lens
@@ -37,7 +37,6 @@ from headway.look.run_data import (
 )
 from headway.look.tiles import TILE, RowFacts, TiledMap, row_facts
 from headway.look.weight_codes import STRONGEST
-from headway.ops.attend import SoftCapped
 from headway.ops.attention_statistics import STATISTICS
 from headway.tasks.tracing import Axis, FrameAxis, GridAxis, TokenAxis
 
@@ -214,7 +213,7 @@ class PageData:
         return f"{self.number}.d{at}"
 
     def detail(self, at: int) -> Detail | None:
-        """The detail of a site, unless it is too large or its scores are capped."""
+        """The detail of a site, unless it is too large or the page could not add it up."""
         return self.recording.detail(self.sites[at].name) if self.has_detail(at) else None
 
     def details(self) -> dict[int, Detail]:
@@ -228,7 +227,7 @@ class PageData:
         if self.derived[at] or heads * rows * columns > MAX_DETAIL_WEIGHTS:
             return False
         source = self.recording.sources.get(self.sites[at].name)
-        return source is None or not isinstance(source.site.part.score, SoftCapped)  # the page adds up dot products
+        return source is None or not lacks_detail(source.site.part)
 
     def blob(self, id: str) -> bytes:
         """Any blob by its id."""

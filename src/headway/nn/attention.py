@@ -135,7 +135,7 @@ class Attention(nn.Module):
         """The map times the values, recorded and edited as the context asks."""
         dropout = self.dropout if self.training else 0.0
         if not ctx.traces():
-            return amap.times(v, dropout=dropout)
+            return self.taken(amap.times(v, dropout=dropout), amap)
         v = ctx.emit(self, "values", v)
         if ctx.edits(self, "weights"):
 
@@ -148,7 +148,11 @@ class Attention(nn.Module):
         else:
             ctx.show(self, "weights", amap)
             y = amap.times(v, dropout=dropout)
-        return ctx.emit(self, "heads", y)
+        return ctx.emit(self, "heads", self.taken(y, amap))
+
+    def taken(self, y: Tensor, amap: AttentionMap) -> Tensor:
+        """What queries take of the sums of values, B H T E."""
+        return y
 
 
 class SelfAttention(Attention):
@@ -181,9 +185,13 @@ class SelfAttention(Attention):
         return type(self) is SelfAttention and empty and type(self.score) is Dot and self.pattern in (Full(), Causal())
 
     def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
-        q, k, v = apply_each(x, self.q, self.k, self.v)
+        q, k, v = self.projections(x)
         k, v = self.keys_values(k, v, positions, ctx.rows)
         return self.queries(q, positions, ctx.rows), self.keys(k, v, positions, ctx)
+
+    def projections(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, of all heads side by side."""
+        return apply_each(x, self.q, self.k, self.v)
 
     def at(self, chosen: TokenSelection, x: Tensor, ctx: Context) -> Tensor:
         """What comes out at some tokens, 1 M C: only these ask, and what they see is all tokens."""

@@ -16,10 +16,11 @@ from headway.ops.rotary import PAIRS, Layout, sinusoid
 
 
 class TokenEmbed(nn.Module):
-    """project(drop(norm(position(scale · token) + segment))): B T integers → B T C.
+    """project(drop(norm(position(widen(scale · token)) + segment))): B T integers → B T C.
 
     The 2017 Transformer has scale = √C.  `position` is a part that adds a mark of the position; segments (BERT's two
-    sentences) are B T integers, all 0 unless given; `project` widens ALBERT's narrow tables to the stream.
+    sentences) are B T integers, all 0 unless given; `project` widens ALBERT's narrow tables to the stream, `widen` the
+    narrow table of words alone, before positions are marked (OPT-350m).
     """
 
     emits = ("out",)
@@ -35,16 +36,18 @@ class TokenEmbed(nn.Module):
         norm: nn.Module | None = None,
         dropout: float = 0.0,
         project: nn.Module | None = None,
+        widen: nn.Module | None = None,
     ):
         super().__init__()
         self.token, self.scale = nn.Embedding(vocab, dim), Scale(scale)
+        self.widen = widen or nn.Identity()
         self.position = position or NoPosition()
         self.segment = nn.Embedding(segments, dim) if segments else None
         self.norm, self.drop = norm or nn.Identity(), Dropout(dropout)
         self.project = project or nn.Identity()
 
     def forward(self, tokens: Tensor, ctx: Context = EMPTY, segments: Tensor | None = None) -> Tensor:
-        x = self.position(self.scale(self.token(tokens)), ctx)
+        x = self.position(self.widen(self.scale(self.token(tokens))), ctx)
         if self.segment is not None:
             x = x + self.segment(torch.zeros_like(tokens) if segments is None else segments)
         elif segments is not None:

@@ -1,5 +1,5 @@
-"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), at keys made of few numbers, or
-at distances as much as its input says.
+"""Self-attention that looks elsewhere than at plain keys: at nothing at all (a sink), at keys made of few numbers, at
+distances as much as its input says, at keys that are held within bounds, or at keys that depend on who looks.
 
 Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P plain and R turned width of a head
        E value width
@@ -7,18 +7,20 @@ Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P pla
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, merge, share, split
+from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, apply_each, merge, share, split
 from headway.nn.bias import GatedT5Bias
+from headway.nn.block import Identity
 from headway.nn.context import Context, PackedLengths, padded
 from headway.ops.attend import DOT, Dot, Score
-from headway.ops.attention_map import AttentionMap
-from headway.ops.pattern import Causal, Pattern, Positions
+from headway.ops.attention_map import AttentionMap, Bias
+from headway.ops.pattern import Causal, Global, Pattern, Positions, Window
 from headway.ops.rotary import Rotary
 
 
@@ -74,6 +76,74 @@ class GatedBiasAttention(SelfAttention):
         a, b = parts.sigmoid().split(1, -1)
         gate = a * (b * self.scale - 1) + 2  # B H T 1
         return torch.cat([q, gate], -1), keys._replace(k=F.pad(keys.k, (0, 1)))
+
+
+class ClippedAttention(SelfAttention):
+    """Self-attention whose queries, keys and values are held within ±clip, each number by itself (MPT, OLMo)."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        clip: float,
+        kv_heads: int | None = None,
+        bias: Biases = BIASED,
+        pattern: Pattern = Causal(),
+        rotary: Rotary | None = None,
+        qk_norm: Callable[[int], nn.Module] = Identity,
+        logit_bias: Bias | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__(
+            dim,
+            heads,
+            kv_heads=kv_heads,
+            bias=bias,
+            pattern=pattern,
+            rotary=rotary,
+            qk_norm=qk_norm,
+            logit_bias=logit_bias,
+            dropout=dropout,
+        )
+        self.clip = clip
+
+    def projections(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(y.clamp(-self.clip, self.clip) for y in super().projections(x))
+
+
+class GlobalTokenAttention(SelfAttention):
+    """Window attention whose first `tokens` see all, and are seen by all, by projections of their own (Longformer).
+
+    Every other query sees `radius` tokens on each side, and the first ones.  There is one map for both: a query has two
+    halves, of which one is 0; keys and values have one half for each kind of query, which takes that of the sums.
+    """
+
+    def __init__(self, dim: int, heads: int, *, tokens: int, radius: int, dropout: float = 0.0):
+        pattern = Window(radius) | Global(tokens) if tokens else Window(radius)
+        super().__init__(dim, heads, pattern=pattern, score=Dot(share(dim, heads) ** -0.5), dropout=dropout)
+        self.tokens = tokens  # 0: the last three layers do nothing
+        self.global_q, self.global_k, self.global_v = (nn.Linear(dim, dim) for _ in range(3))
+
+    def queries_keys(self, x: Tensor, positions: Positions, ctx: Context) -> tuple[Tensor, Keys]:
+        q, keys = super().queries_keys(x, positions, ctx)
+        if not self.tokens:
+            return q, keys
+        wide = apply_each(x, self.global_q, self.global_k, self.global_v)
+        far_q, far_k, far_v = (split(padded(y, ctx.rows), self.heads) for y in wide)
+        first = self.first(positions)
+        q = torch.cat([q.masked_fill(first, 0.0), far_q.masked_fill(~first, 0.0)], -1)
+        return q, keys._replace(k=torch.cat([keys.k, far_k], -1), v=torch.cat([keys.v, far_v], -1))
+
+    def taken(self, y: Tensor, amap: AttentionMap) -> Tensor:
+        if not self.tokens:
+            return y
+        near, far = y.chunk(2, -1)
+        return torch.where(self.first(amap.q_pos), far, near)
+
+    def first(self, positions: Positions) -> Tensor:
+        """Which queries are of the first tokens, B|1 1 T 1."""
+        return (positions.at < self.tokens)[:, None, :, None]
 
 
 class LowRank(nn.Module):

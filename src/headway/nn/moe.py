@@ -88,6 +88,20 @@ class MoE(nn.Module):
         ctx.emit(self, "z", logits.logsumexp(-1).square().mean())
 
 
+class SharedExpert(nn.Module):
+    """σ(gate(x)) · expert(x): an expert that sees every token, each of which says how much it takes, … C → … C."""
+
+    tokenwise = True
+    in_float32 = ("gate",)  # one row of numbers for each layer
+
+    def __init__(self, expert: nn.Module, dim: int):
+        super().__init__()
+        self.expert, self.gate = expert, nn.Linear(dim, 1, bias=False)
+
+    def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        return self.gate(x).sigmoid() * self.expert(x, ctx)
+
+
 class TopSoftmax(nn.Module):
     """The experts of the `top` largest logits (N E), with the softmax over these as gates: N K each."""
 

@@ -59,7 +59,8 @@ def reading_of(encoder: Trunk, config: Any, pixels: tuple[int, int] | None = Non
     """What an encoder reads, by its embedding and the sizes in its config; images of `pixels`, where that is given."""
     embed = encoder.embed
     if isinstance(embed, TokenEmbed):
-        vocab, segments = embed.token.num_embeddings, embed.segment is not None
+        vocab = embed.token.num_embeddings
+        segments = embed.segment is not None and embed.segment.num_embeddings > 1  # RoBERTa's one needs no telling
         if isinstance(encoder, FilledTrunk):  # a mask would only hide what it fills up with
             return Reading("input_ids", (BATCH, encoder.context), vocab=vocab)
         recurrent = any(hasattr(part, "recurrent_unit") for part in encoder.modules())

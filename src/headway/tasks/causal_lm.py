@@ -65,8 +65,8 @@ class CausalLM(ContinuesInput, LanguageModelling):
     name = "causal-lm"
     does = "continues texts"
     architectures = (
-        *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo2"),
-        "workbench",
+        *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo", "olmo2"),
+        *("qwen2_moe", "workbench"),
     )
     presets_by_size = ("gpt-nano", "gpt-micro", "gpt-mini", "gpt-baby", "gpt2")
     overlap = 1

@@ -71,7 +71,7 @@ class MaskedLM(LanguageModelling):
 
     name = "masked-lm"
     does = "fills masks in texts"
-    architectures = ("bert", "albert", "deberta", "modernbert")
+    architectures = ("bert", "albert", "deberta", "longformer", "modernbert")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
 
     tokenizer: Tokenizer

@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import nn
 
-from headway.nn.attention import BIASED, UNBIASED, SelfAttention
+from headway.nn.attention import BIASED, UNBIASED
 from headway.nn.bias import Alibi
 from headway.nn.block import Block, Identity, Residual, Stack
 from headway.nn.embed import TokenEmbed
@@ -19,7 +19,7 @@ from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Causal
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
-from headway.zoo.choices import activation, decoder_top, normal
+from headway.zoo.choices import activation, clipped, decoder_top, normal
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Config:
     eps: float = 1e-5
     biased: bool = True
     embed_norm: bool = True
+    clip: float | None = None  # what queries, keys and values are held within
     dropout: float = 0.0
     tied: bool = True
     attention_dropout: float = 0.0
@@ -50,7 +51,7 @@ def build(c: Config) -> Trunk:
 
     def block() -> Block:
         dropout = c.attention_dropout
-        attention = SelfAttention(c.dim, c.heads, bias=bias, pattern=Causal(), logit_bias=alibi, dropout=dropout)
+        attention = clipped(c.clip)(c.dim, c.heads, bias=bias, pattern=Causal(), logit_bias=alibi, dropout=dropout)
         ffn = FFN(c.dim, c.hidden, act=activation(c.act), bias=c.biased)
         return Block(
             attn=Residual(attention, before=norm(), drop=c.dropout),

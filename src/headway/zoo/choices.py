@@ -22,10 +22,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
-from headway.nn.attention import Attention
+from headway.nn.attention import Attention, SelfAttention
 from headway.nn.block import Block, IgnoreContext
 from headway.nn.ffn import FFN, Activation, Hidden, quick_gelu
 from headway.nn.head import AuxHeads, Classifier, LastToken, LMHead, MLMHead, Pooler, TanhLayer, TokenClassifier
+from headway.nn.latent_attention import ClippedAttention
 from headway.nn.recurrent import Cell, GRUCell, LSTMCell, RNNCell
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("heads decoder_heads image_heads kv_heads", 1, MAX_HEADS),
     **each("dim decoder_dim image_dim width widths head_dim align readout channels features steps", 1, MAX_WIDTH),
     **each("latent plain turned rank", 1, MAX_WIDTH),
-    **each("hidden decoder_hidden image_hidden expert_hidden value", 1, MAX_WIDTH),
+    **each("hidden decoder_hidden image_hidden expert_hidden shared_hidden value", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context frames window longest farthest original_context", 1, MAX_TOKENS),
     **each("first end start pad", 0, MAX_TOKENS),
@@ -69,7 +70,7 @@ BOUNDS: Mapping[str, Range] = {
     **each("ratio temperature", 1e-6, 1e3),
     **each("base", 1e-3, 1e12),
     **each("part", 0, 1),
-    **each("embed residual score logit_divisor score_dim score_cap logit_cap limit", 1e-6, 1e6),
+    **each("embed residual score logit_divisor score_dim score_cap logit_cap limit clip", 1e-6, 1e6),
     **each("layer_scale low high beta_fast beta_slow short long mscale mscale_all", 0, 1e6),
 }
 
@@ -176,6 +177,11 @@ def decoder_top(name: str, dim: int, classes: int, words: Callable[[], LMHead]) 
 def window_of(layer: int, window: int | None, local_layers: tuple[int, ...] | None) -> int | None:
     """The window of a layer, where only some have one."""
     return window if local_layers is None or layer in local_layers else None
+
+
+def clipped(clip: float | None) -> Callable[..., SelfAttention]:
+    """Self-attention whose queries, keys and values are held within ±clip; None: plain."""
+    return SelfAttention if clip is None else partial(ClippedAttention, clip=clip)
 
 
 def check_stages(**sizes: tuple[int, ...]) -> None:

@@ -2,7 +2,7 @@
 
 Black et al. 2022 (and Pythia, Biderman et al. 2023).  GPT-J (2021) has one norm for both sublayers, as have Phi-1 and 2
 (Li et al. 2023) and Falcon (Almazrouei et al. 2023), whose heads share keys; StableLM (2023) is gated, StarCoder 2
-(Lozhkov et al. 2024) has its sublayers in turn; OLMo (Groeneveld et al. 2024) learns nothing in its norms.
+(Lozhkov et al. 2024) has its sublayers in turn.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def no_norm(dim: int, eps: float) -> nn.Module:
 NORMS: dict[str, tuple[Norm, Norm]] = {
     "affine": (nn.LayerNorm, no_norm),
     "affine, queries and keys": (nn.LayerNorm, nn.LayerNorm),
-    "fixed": (partial(nn.LayerNorm, elementwise_affine=False), no_norm),
 }
 FFNS: dict[str, type[FFN]] = {"plain": FFN, "gated": GatedFFN}
 LAYOUTS: dict[str, Layout] = {"halves": HALVES, "pairs": PAIRS}

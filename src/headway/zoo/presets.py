@@ -216,17 +216,21 @@ PRESETS: dict[str, Preset] = {
     # Jiang et al. 2023 and 2024
     "mistral-7b": llama(4096, 32, 32, 14_336, kv_heads=8, context=32_768, window=4096, eps=1e-5),
     "mixtral-8x7b": sized("mixtral", 4096, 32, 32, kv_heads=8, hidden=14_336, experts=8, top=2),
-    # Qwen team 2025; Riviere et al. 2024; Walsh et al. 2024; Biderman et al. 2023; Le Scao et al. 2022
+    # Qwen team 2025; Riviere et al. 2024; Groeneveld et al. 2024; Walsh et al. 2024; Biderman et al. 2023;
+    # Le Scao et al. 2022
     "qwen3-0.6b": QWEN3,
     "gemma2-2b": GEMMA2,
+    "olmo-1b": of("olmo"),
     "olmo2-1b": sized("olmo2", 2048, 16, 16, hidden=8192),
     "pythia-160m": sized("gpt_neox", 768, 12, 12, hidden=3072),
     "bloom-560m": sized("bloom", 1024, 24, 16),
-    # OpenAI 2025; DeepSeek-AI 2024
+    # Qwen team 2024; OpenAI 2025; DeepSeek-AI 2024
+    "qwen1.5-moe-a2.7b": of("qwen2_moe"),
     "gpt-oss-20b": of("gpt_oss"),
     "deepseek-v3": of("deepseek"),
-    # He et al. 2021; Warner et al. 2024; NLLB team 2022
+    # He et al. 2021; Beltagy et al. 2020; Warner et al. 2024; NLLB team 2022
     "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
+    "longformer-base-4096": sized("longformer", 768, 12, 12, top="none"),
     "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),
     "nllb-600m": NLLB,
     # Raffel et al. 2020, and its version 1.1; tiny and mini: Tay et al. 2021

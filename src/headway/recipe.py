@@ -243,6 +243,20 @@ class TrainSettings:
         None, "class weights of the loss; balanced: a rare class counts for as much as a frequent one; null: all alike"
     )
     dropout: float | None = setting(None, "dropout probability; null: the preset's", min_value=0, max_value=0.99)
+    teacher: Path | None = setting(
+        None,
+        "distillation: folder of a trained model whose probabilities of tokens or classes are learned, too; a new "
+        "model takes its tokenizer, or its preprocessing of images or sounds",
+    )
+    teacher_temperature: float | None = setting(
+        None,
+        "temperature that divides the logits of model and teacher; null: 2 with a teacher",
+        min_value=0.01,
+        limit=1e6,
+    )
+    teacher_weight: float | None = setting(
+        None, "share of the teacher in the loss; null: 0.5 with a teacher", min_value=0, max_value=1
+    )
     ema_decay: float = setting(
         0.0,
         "decay of the exponential moving average (EMA) of the weights; 0: no EMA",

@@ -45,6 +45,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fsdp": ("transformer", {**SPLIT, "model.attention_dropout": "0", "train.parallel": "fsdp"}),
     "fsdp, dealt": ("llama", DEALT | {"train.parallel": "fsdp"}),
     "fsdp, experts": ("mixtral", DEALT | {"train.parallel": "fsdp"}),
+    "a teacher": ("gpt2", {**SPLIT, "train.teacher": "gpt2-teacher"}),
+    "fsdp, a teacher": (
+        "masked",
+        DEALT | {"train.teacher": "masked-teacher", "train.parallel": "fsdp", "train.dropout": "0"},
+    ),
 }
 
 FOUR_HEADS = {"model.heads": "4"}
@@ -73,6 +78,13 @@ LAYOUT = ("train.parallel", "train.replicas", "train.tensor_parallel")
 
 def cases(processes: int) -> dict[str, tuple[str, dict[str, Any]]]:
     return CASES | TENSOR_CASES if processes == 2 else {name: CASES[name] for name in FEW} | FOUR_CASES
+
+
+def write_teachers() -> None:
+    """The models that others learn from, in the current folder."""
+    for name in ("gpt2", "masked"):
+        made = planned(name, seed="7")
+        made.as_model(made.build()).save(f"{name}-teacher")
 
 
 def in_case(name: str, world: World) -> Plan:

@@ -25,7 +25,7 @@ from headway.distributed.world import ALONE, joined
 from headway.errors import UserError
 from headway.training.store import Store
 from tests.train.disks import same
-from tests.train.process import FURTHER, cases, evaluations, steps_of
+from tests.train.process import FURTHER, cases, evaluations, steps_of, write_teachers
 from tests.train.runs import data_in
 
 ROOT = Path(__file__).parent.parent.parent
@@ -141,6 +141,7 @@ def together(count: int, what: str, folder: str) -> tuple[list[int], list[str]]:
 @cache
 def computed(count: int) -> list[dict[str, Any]]:
     """What each of so many processes notes of all cases."""
+    write_teachers()
     codes, said = together(count, "compare", ".")
     assert codes == [0] * count, said
     assert said == [""] * count

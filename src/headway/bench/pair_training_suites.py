@@ -84,7 +84,7 @@ def headway_pairs(config: Callable[[Workspace], Any], precision: str) -> Callabl
         model = build(config(work))
 
         def loss(model: Any, batch: Any) -> Tensor:
-            return target_predictions(model, batch).loss(SMOOTHING)
+            return target_predictions(model, batch, SMOOTHING).loss()
 
         return headway_steps(work, model, loss, batches, precision)
 

@@ -1,4 +1,5 @@
-"""Contrastive losses (InfoNCE, sigmoid, NT-Xent), and auxiliary ones of captioning (doubly stochastic, REINFORCE).
+"""Contrastive losses (InfoNCE, sigmoid, NT-Xent), auxiliary ones of captioning (doubly stochastic, REINFORCE), and that
+of distillation.
 
 In a contrastive loss each vector is to find its partner among all candidates of the batch: a classification whose
 classes are the rows and whose logits are scaled cosine similarities.  CLIP's and SimCLR's are sums over pairs, each
@@ -7,7 +8,8 @@ pair counting the mean of its two directions, so that loss / pairs is the publis
 The losses of captioning are those of Show, Attend and Tell (Xu et al. 2015), its equations 14 (soft attention) and 11
 to 13 (hard attention).
 
-Axes:  N pairs   P width of the vectors that are compared   B captions   T words   S places of the image
+Axes:  N pairs   P width of the vectors that are compared   B captions   T words   S places of the image   M targets
+V words or classes
 """
 
 from __future__ import annotations
@@ -62,6 +64,17 @@ def nt_xent(a: Tensor, b: Tensor, temperature: float = 0.5, *, reduction: str = 
     logits = at_least_float32(cosines(views, views) / temperature).fill_diagonal_(float("-inf"))
     right = torch.arange(len(views), device=views.device).roll(len(a))  # i ↔ i + N
     return F.cross_entropy(logits, right, reduction=reduction) / 2
+
+
+def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T² Σ KL(softmax(teacher / T) ‖ softmax(logits / T)) over targets, M V both: Hinton's loss of a student."""
+    if logits.dim() != 2 or logits.shape != teacher.shape:
+        said = f"logits {shape_text(logits)} of a student and {shape_text(teacher)} of its teacher"
+        raise UserError(said, allowed="M×V both, of the same targets and words")
+    if temperature <= 0.0:
+        raise UserError(f"distillation_loss(temperature={temperature:g})", allowed="a temperature above 0", do="try 2")
+    own, wanted = ((at_least_float32(x) / temperature).log_softmax(-1) for x in (logits, teacher))
+    return temperature**2 * F.kl_div(own, wanted, reduction="sum", log_target=True)
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Texts of any lengths travel packed, one behind the other, so that padding costs nothing.
 
-Axes:  B batch   N tokens of all rows   T tokens of a row   M targets   C width   V vocabulary
+Axes:  B batch   N tokens of all rows   T tokens of a row   M targets   C width   V vocabulary   K classes
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.tokenizer import Tokenizer
@@ -67,6 +68,7 @@ def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 MAX_LOGITS = 2**23  # that are held at once
+NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +147,11 @@ class TokenPrediction(NamedTuple):
     head: WordHead
     features: Tensor
     wanted: Tensor
+    smoothing: float = 0.0
 
-    def loss(self, smoothing: float = 0.0) -> Tensor:
+    def loss(self) -> Tensor:
         """The cross-entropy of all tokens together."""
-        return self.head.loss(self.features, self.wanted, smoothing)
+        return self.head.loss(self.features, self.wanted, self.smoothing)
 
     def losses(self) -> Tensor:
         """The cross-entropy of each token, M, without a gradient."""
@@ -162,6 +165,32 @@ class TokenPrediction(NamedTuple):
         vocab = self.head(self.features[:1]).shape[-1]
         some = self.features.split(max(1, MAX_LOGITS // vocab))
         return torch.cat([self.head(x).argmax(-1) for x in some]) == self.wanted
+
+
+class ClassPrediction(NamedTuple):
+    """Things that a model classifies: logits (M K), the right class (M) or shares of all (M K), and weights of classes.
+
+    Things without a class have the number NO_TARGET.
+    """
+
+    logits: Tensor
+    wanted: Tensor
+    weights: tuple[float, ...] = ()
+    smoothing: float = 0.0
+
+    @property
+    def head(self) -> nn.Module:
+        return nn.Identity()
+
+    @property
+    def features(self) -> Tensor:
+        """The logits of those that have a class."""
+        return self.logits if self.wanted.is_floating_point() else self.logits[self.wanted != NO_TARGET]
+
+    def loss(self) -> Tensor:
+        """The cross-entropy of all things together."""
+        weight = self.logits.new_tensor(self.weights) if self.weights else None
+        return F.cross_entropy(self.logits, self.wanted, weight, reduction="sum", label_smoothing=self.smoothing)
 
 
 class FittedRow(NamedTuple):

@@ -58,12 +58,12 @@ def caption_batch(
     return CaptionBatch(seen, torch.tensor(owners), read, torch.from_numpy(ids(*captions)), tokens)
 
 
-def caption_predictions(model: nn.Module, batch: CaptionBatch) -> TokenPrediction:
+def caption_predictions(model: nn.Module, batch: CaptionBatch, smoothing: float = 0.0) -> TokenPrediction:
     """What the decoder is to say, with the image before its eyes."""
     assert isinstance(model, EncoderDecoder)
     ctx = shared(model.remember(*batch.seen, batch.read.context), batch.owners)
     features = model.decoder.features(batch.read.ids, ctx)
-    return TokenPrediction(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
+    return TokenPrediction(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted, smoothing)
 
 
 def shared(ctx: Context, owners: Tensor) -> Context:
@@ -92,10 +92,10 @@ def soft_loss(model: Captioner, batch: CaptionBatch, *, smoothing: float = 0.0, 
     """The loss of all words, and `evenness` (the paper's λ) × how far captions are from looking everywhere."""
     # an edit that changes nothing: the weights are then those that were used, and not computed once more to be read
     with record(model, edit={f"{SITE}.weights": unchanged}) as trace:
-        said = caption_predictions(model, batch)
+        said = caption_predictions(model, batch, smoothing)
     weights = trace[f"{SITE}.weights"]
     assert isinstance(weights, Readable)
-    return said.loss(smoothing) + evenness * doubly_stochastic(weights.full(), batch.real)
+    return said.loss() + evenness * doubly_stochastic(weights.full(), batch.real)
 
 
 def hard_loss(
@@ -112,11 +112,11 @@ def hard_loss(
     Draws are by torch's generator, which a learner seeds for each step; the baseline is all that is handed on.
     """
     with record(model, f"{SITE}.log_chance", f"{SITE}.entropy") as trace:
-        said = caption_predictions(model, batch)
+        said = caption_predictions(model, batch, smoothing)
     good = -per_caption(said.losses(), batch.captions, len(batch.owners))  # B
     chance, entropy = (summed(trace, what, batch.real) for what in ("log_chance", "entropy"))
     drawn, after = reinforce(good, chance, entropy, baseline, reward=reward, curiosity=curiosity)
-    return said.loss(smoothing) + drawn, after
+    return said.loss() + drawn, after
 
 
 def summed(trace: Trace, what: str, real: Tensor | None) -> Tensor:

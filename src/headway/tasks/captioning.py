@@ -184,7 +184,7 @@ class WritesAboutMedia(TextsAboutMedia):
         if self.evenness and has_soft_attention(model):
             assert isinstance(model, Captioner)
             return soft_loss(model, batch, smoothing=self.label_smoothing, evenness=self.evenness)
-        return caption_predictions(model, batch).loss(self.label_smoothing)
+        return caption_predictions(model, batch, self.label_smoothing).loss()
 
     def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
         return baseline_tensors(Baseline()) if has_hard_attention(model) else None

@@ -36,6 +36,7 @@ from headway.tasks.base import TaskSetup, loss_scores
 from headway.tasks.batches import PackedBatch, Row, TextBatch, TokenPrediction
 from headway.tasks.causal_lm import CausalLM
 from headway.tasks.continuation import ContinuesInput
+from headway.tasks.distillation import PredictsTargets
 from headway.tasks.generation import GenerationOptions
 from headway.tasks.language_modelling import BASELINE_TOKENS, REPORT_TOKENS, runs_of
 from headway.tasks.model_parts import ModelParts, required_tokenizer
@@ -220,7 +221,7 @@ def dialogue_setup(
 
 
 @dataclass(frozen=True, eq=False)
-class ChatLM(Dialogue):
+class ChatLM(Dialogue, PredictsTargets):
     """Predict the assistant's answers."""
 
     name = "chat-lm"
@@ -246,8 +247,8 @@ class ChatLM(Dialogue):
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> AnswerBatch:
         return AnswerBatch.of([(row[0], row[1]) for row in rows])
 
-    def loss(self, model: nn.Module, batch: AnswerBatch) -> Tensor:
-        return answer_predictions(model, batch).loss()
+    def predicted(self, model: nn.Module, batch: AnswerBatch) -> TokenPrediction:
+        return answer_predictions(model, batch)
 
     def loss_parts(self, model: nn.Module, batch: AnswerBatch) -> Iterator[tuple[float, int]]:
         """Runs of tokens."""

@@ -29,6 +29,7 @@ from headway.metrics.scoring import score_losses, score_words
 from headway.nn.trunk import device_of
 from headway.tasks.base import StreamTask, loss_scores
 from headway.tasks.batches import DataRow, TokenPrediction, to_device
+from headway.tasks.distillation import PredictsTargets
 from headway.tasks.results import DEFAULT_EVALUATION, BaselineData, BaselineResult, EvalOptions, EvalResult, Sample
 from headway.tasks.text_tasks import DEFAULT_CONTEXT, ReadsText
 
@@ -107,7 +108,7 @@ class TextWindow(NamedTuple):
     number: int
 
 
-class LanguageModelling(StreamTask, ReadsText):
+class LanguageModelling(StreamTask, ReadsText, PredictsTargets):
     """A task on running text; `max_length` is how many tokens its model reads at once."""
 
     target = "token"
@@ -144,9 +145,6 @@ class LanguageModelling(StreamTask, ReadsText):
         before, after = self.frame
         rows = (row for some in batched(pieces, PIECES_TOGETHER) for row in self.tokenizer.plain_batch(some))
         return [chain(before, chain.from_iterable(rows), after)]
-
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        return self.predicted(model, batch).loss()
 
     @abstractmethod
     def predicted(self, model: nn.Module, batch: Any) -> TokenPrediction:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.data.numbers import is_number_table, table_rows, vectors
@@ -30,7 +29,8 @@ from headway.metrics.scoring import score_classes
 from headway.nn.head import Classifier
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import Batch, Row
+from headway.tasks.batches import Batch, ClassPrediction, Row
+from headway.tasks.distillation import PredictsTargets
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput, input_of
 from headway.tasks.media_tasks import (
@@ -78,7 +78,7 @@ class MediaBatch(Batch):
 
 
 @dataclass(frozen=True, eq=False)
-class MediaClassification(Classification, MediaTask):
+class MediaClassification(Classification, MediaTask, PredictsTargets):
     """Predict the class of a sample; `mixing` makes images of two, and asks for the share of each."""
 
     target = "sample"
@@ -133,10 +133,12 @@ class MediaClassification(Classification, MediaTask):
             read = ModelInput(inputs, read.context)
         return MediaBatch(read, wanted, shares, batch_size(rows))
 
-    def loss(self, model: nn.Module, batch: MediaBatch) -> Tensor:
-        logits = batch.logits(model)
-        weight = logits.new_tensor(self.class_weights) if self.class_weights else None
-        return F.cross_entropy(logits, batch.shares, weight, reduction="sum")
+    @property
+    def input_encoding(self) -> Mapping[str, object]:
+        return {"preprocessing": self.input.preprocess}
+
+    def predicted(self, model: nn.Module, batch: MediaBatch) -> ClassPrediction:
+        return ClassPrediction(batch.logits(model), batch.shares, self.class_weights)
 
     def without_augmentation(self) -> Self:
         return replace(

@@ -70,9 +70,9 @@ class AnswerLogProbability(nn.Module):
 
     def forward(self, batch: PreferenceBatch) -> Tensor:
         """P 2, of the chosen and of the rejected answer."""
-        head, *parts = answer_predictions(self.model, batch)
-        rows = zip(*(part.split(batch.counts) for part in parts), strict=True)
-        return torch.stack([-head.loss(features, wanted) for features, wanted in rows]).view(-1, 2)
+        found = answer_predictions(self.model, batch)
+        rows = zip(found.features.split(batch.counts), found.wanted.split(batch.counts), strict=True)
+        return torch.stack([-found.head.loss(features, wanted) for features, wanted in rows]).view(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)

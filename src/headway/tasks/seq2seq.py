@@ -25,6 +25,7 @@ from headway.nn.head import word_head
 from headway.nn.trunk import EncoderDecoder, device_of
 from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, TokenPrediction, cut, ids
+from headway.tasks.distillation import PredictsTargets
 from headway.tasks.generation import (
     DECODING,
     GREEDY_OPTIONS,
@@ -96,16 +97,16 @@ def pair_batch(pairs: Sequence[tuple[np.ndarray, np.ndarray]], start: int) -> Pa
     return PairBatch(PackedBatch.of([source for source, _ in pairs]), read, wanted)
 
 
-def target_predictions(model: nn.Module, batch: PairBatch) -> TokenPrediction:
+def target_predictions(model: nn.Module, batch: PairBatch, smoothing: float = 0.0) -> TokenPrediction:
     """What the decoder is to predict, with the encoded source as its memory."""
     assert isinstance(model, EncoderDecoder)
     ctx = model.remember(batch.source.ids, batch.source.context, batch.read.context)
     features = model.decoder.features(batch.read.ids, ctx)
-    return TokenPrediction(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted)
+    return TokenPrediction(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted, smoothing)
 
 
 @dataclass(frozen=True, eq=False)
-class Seq2Seq(TokenRows):
+class Seq2Seq(TokenRows, PredictsTargets):
     """Write the target from the source; `prefix` stands before each source and says what is to be done, as in T5.
 
     The tokenizers frame a text as the model wants it: with an end, at least.  Longer sides are cut to `max_length`.
@@ -169,8 +170,13 @@ class Seq2Seq(TokenRows):
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> PairBatch:
         return pair_batch([(row[0], row[1]) for row in rows], self.start_token)
 
-    def loss(self, model: nn.Module, batch: PairBatch) -> Tensor:
-        return target_predictions(model, batch).loss(self.label_smoothing)
+    @property
+    def input_encoding(self) -> Mapping[str, object]:
+        target = self.target_tokenizer.backend.get_vocab()
+        return {**super().input_encoding, "target tokenizer": target, "first token of a target": self.start_token}
+
+    def predicted(self, model: nn.Module, batch: PairBatch) -> TokenPrediction:
+        return target_predictions(model, batch, self.label_smoothing)
 
     def without_augmentation(self) -> Self:
         return replace(self, label_smoothing=0.0)

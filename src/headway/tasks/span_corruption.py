@@ -122,6 +122,10 @@ class SpanCorruption(LanguageModelling):
         end = some(self.tokenizer.eos)
         return ids(*left, end), ids(*out, marks[-1], end)
 
+    @property
+    def input_encoding(self) -> Mapping[str, object]:
+        return {**super().input_encoding, "first token of a target": self.start_token}
+
     def predicted(self, model: nn.Module, batch: PairBatch) -> TokenPrediction:
         return target_predictions(model, batch)
 

@@ -21,15 +21,15 @@ from headway.metrics.scores import Scores
 from headway.metrics.scoring import entity_rates, has_spans, score_tags
 from headway.nn.head import TokenClassifier
 from headway.nn.trunk import device_of
-from headway.tasks.batches import FittedRow, PackedBatch, Row, around, fitted, ids, some
+from headway.tasks.batches import NO_TARGET, FittedRow, PackedBatch, Row, around, fitted, ids, some
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.results import CollectedAnswers, Sample, TaggedWords
-from headway.tasks.text_classification import NO_TARGET, LabelBatch, TextLabelTask
+from headway.tasks.text_classification import LabelBatch, OneLabelTask
 from headway.tasks.text_tracing import fitting_ids, own_tokens, text_axes
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 
 
-class Tagging(TextLabelTask):
+class Tagging(OneLabelTask):
     """Predict the class of each word, at its first piece.  Fields are words and tags, separated by spaces.
 
     The tokens that begin and end every text count, and it is cut between pieces.

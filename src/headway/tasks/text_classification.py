@@ -29,7 +29,8 @@ from headway.nn.head import Classifier, TokenClassifier
 from headway.nn.trunk import VotingTrunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import VALIDATION_CLASSES, RecordTask, TaskSetup
-from headway.tasks.batches import PackedBatch, Row, TextBatch, ids, to_device
+from headway.tasks.batches import NO_TARGET, ClassPrediction, PackedBatch, Row, TextBatch, ids, to_device
+from headway.tasks.distillation import PredictsTargets
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
 from headway.tasks.model_parts import (
     ONE_LABEL,
@@ -51,7 +52,6 @@ from headway.tasks.text_tasks import MAX_LENGTH, Framing, context_for, given, on
 from headway.tasks.tracing import Choices, TracedRun, TraceOptions
 from headway.zoo.text_classifier import set_votes
 
-NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 COUNTED = 100_000  # texts at most whose words are counted for the first weights
 
 
@@ -175,22 +175,22 @@ class TextLabelTask(Classification, TextRows):
         tokenizer, longest, foreign = required_tokenizer(parts), context_for(parts), is_foreign(parts)
         return cls(tokenizer, labels, max_length=longest, settings=parts.extra_config, may_read_pairs=foreign)
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        smoothing, logits = self.label_smoothing, batch.logits(model)
-        weight = logits.new_tensor(self.class_weights) if self.class_weights else None
-        return F.cross_entropy(
-            logits, batch.wanted, weight, reduction="sum", label_smoothing=smoothing, ignore_index=NO_TARGET
-        )
-
     def without_augmentation(self) -> Self:
         return replace(self, label_smoothing=0.0, class_weights=())
+
+
+class OneLabelTask(TextLabelTask, PredictsTargets):
+    """Predict the one class of a text, or of each of its words."""
+
+    def predicted(self, model: nn.Module, batch: LabelBatch) -> ClassPrediction:
+        return ClassPrediction(batch.logits(model), batch.wanted, self.class_weights, self.label_smoothing)
 
     def answers_of(self, model: nn.Module, records: Sequence[Record]) -> list[str]:
         self.check(records)
         return [" ".join(self.labels[pick] for pick in row) for row in self.batch(model, records).likeliest(model)]
 
 
-class TextClassification(TextLabelTask):
+class TextClassification(OneLabelTask):
     """Predict the class of a text.  The tokenizer frames it as the model wants it."""
 
     name = "text-classification"

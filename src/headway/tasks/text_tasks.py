@@ -192,6 +192,11 @@ class ReadsText(Task):
 
     tokenizer: Tokenizer
 
+    @property
+    def input_encoding(self) -> Mapping[str, object]:
+        """What the numbers that models read mean."""
+        return {"tokenizer": self.tokenizer.backend.get_vocab()}
+
     @torch.inference_mode()
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
         """Vectors of length 1, B C, on packed rows, so that padding costs nothing."""

@@ -13,6 +13,7 @@ from torch import nn
 from headway.distributed.world import ALONE, World
 from headway.dtype import DTYPES, FP16, FP32, describe_device
 from headway.errors import counted
+from headway.nn.trunk import device_of
 from headway.recipe import Recipe
 from headway.system import gibibytes
 from headway.tasks.base import StatefulLoss
@@ -55,6 +56,9 @@ def learner_of(made: Plan, world: World = ALONE) -> Learner:
     task, average = made.task, EMA(model, train.ema_decay) if train.ema_decay else None
     memory = task.memory(model) if isinstance(task, StatefulLoss) else None
     loss = task.loss_after if isinstance(task, StatefulLoss) and memory is not None else task.loss
+    if made.teacher is not None:
+        made.teacher.model.model.to(device_of(model))
+        loss = made.teacher.loss(task, recipe)
     engine = engine_of(layout_of(train, world.size), model, loss)
     return Learner(
         model,
@@ -164,6 +168,7 @@ def describe_choices(made: Plan) -> list[str]:
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
+    teacher = teacher_line(made)
     layout = layout_of(train, made.share.processes * train.tensor_parallel)
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
@@ -171,6 +176,7 @@ def describe_choices(made: Plan) -> list[str]:
         *([("", made.setup.note, "")] if made.setup.note else []),
         ("model", model_line(made), "--from" if made.start and not recipe.model.preset else "--preset"),
         *([("reuses", reuse, "--freeze encoder")] if reuse else []),
+        *([("teacher", teacher, "--teacher")] if teacher else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
         *([("", f"{layout.name}: {made.share.describe()}", "--processes")] if layout != ProcessLayout() else []),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
@@ -247,6 +253,8 @@ def vocabulary(made: Plan) -> str | None:
         return None
     if made.start and "data.tokenizer" not in made.setup.chosen:
         return f"{sides[0].vocab:,} tokens, those of the model"
+    if made.teacher and "data.tokenizer" not in made.setup.chosen:
+        return f"{sides[0].vocab:,} tokens, those of the teacher"
     if sides[0] is sides[-1]:
         return f"{data.tokenizer}, {sides[0].vocab:,} tokens"
     return f"{data.tokenizer}, {sides[0].vocab:,} tokens → {data.target_tokenizer}, {sides[1].vocab:,} tokens"
@@ -264,6 +272,15 @@ def reuse_line(made: Plan) -> str | None:
     found = made.reused(made.shape())
     start = made.recipe.model.start
     return None if found is None or start is None else describe_reuse(found, start.name)
+
+
+def teacher_line(made: Plan) -> str | None:
+    """The teacher, and how it is learned from."""
+    if made.teacher is None:
+        return None
+    count, train = sum(one.numel() for one in made.teacher.model.model.parameters()), made.recipe.train
+    how = f"T = {require(train.teacher_temperature):g}, weight {require(train.teacher_weight):g}"
+    return f"{made.teacher.name.name}, {count:,} parameters; {how}"
 
 
 def duration(seconds: float) -> str:

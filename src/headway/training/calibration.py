@@ -217,13 +217,12 @@ def takes_long(made: Plan) -> bool:
 
 def smaller(made: Plan) -> tuple[Plan, float]:
     """The same with fewer layers in smaller batches, and how many times the operations for a token there are."""
-    recipe, unit = made.recipe, made.encoded.unit
-    config = shallow(made.config)
-    times_deeper = weights_per_token(made.config, unit) / weights_per_token(config, unit)
+    recipe, shallower = made.recipe, replace(made, config=shallow(made.config), start=None, part=None)
+    times_deeper = weights_of_step(made) / weights_of_step(shallower)
     part = min(1.0, SMALL_SECONDS * times_deeper / predicted_seconds(made))
     changed = {"train.batch": whole(require(recipe.train.batch) * part), "train.grad_accumulation": 1}
     recipe = from_flat({**flat(recipe), **changed, "model.freeze": None})
-    return replace(made, recipe=recipe, config=config, start=None, part=None), times_deeper
+    return replace(shallower, recipe=recipe), times_deeper
 
 
 def estimated(made: Plan, clock: Clock) -> StepTiming:
@@ -237,7 +236,10 @@ def estimated(made: Plan, clock: Clock) -> StepTiming:
     units = units_of_step(made) / made.share.processes
     step = units * median([one / read for one, read in times[1:]])
     memory = round(training_memory(made.config, made.recipe, made.encoded).total)
-    return StepTiming(times_deeper * step, times_deeper * evaluation, memory, estimated=True)
+    memory += made.teacher.bytes if made.teacher else 0
+    unit = made.encoded.unit  # in an evaluation nobody asks the teacher
+    evaluation *= weights_per_token(made.config, unit) / weights_per_token(small.config, unit)
+    return StepTiming(times_deeper * step, evaluation, memory, estimated=True)
 
 
 def timed_steps(learner: Learner, steps: Iterator[Sequence[Any]], clock: Clock) -> list[tuple[float, int]]:
@@ -280,9 +282,15 @@ def evaluation_seconds(made: Plan, model: nn.Module, clock: Clock, limit: float)
 
 def predicted_seconds(made: Plan) -> float:
     """Of a step, roughly: by its operations and what usual processors reach."""
-    unit = made.encoded.unit
-    speed = THROUGHPUT[unit].rate * require(made.recipe.train.threads)
-    return 6 * weights_per_token(made.config, unit) * units_of_step(made) / speed
+    speed = THROUGHPUT[made.encoded.unit].rate * require(made.recipe.train.threads)
+    return 6 * weights_of_step(made) * units_of_step(made) / speed
+
+
+def weights_of_step(made: Plan) -> float:
+    """The weights that a token meets in a step, forwards and backwards; those of a teacher forwards alone."""
+    unit, teacher = made.encoded.unit, made.teacher
+    told = 0.0 if teacher is None else weights_per_token(teacher.model.config, unit) / 3
+    return weights_per_token(made.config, unit) + told
 
 
 def shallow(config: Any) -> Any:

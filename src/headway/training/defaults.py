@@ -220,12 +220,15 @@ def numbers(parameters: Iterable[nn.Parameter]) -> int:
     return sum(one.numel() for one in parameters)
 
 
-def fitted_to_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, others: Iterable[tuple[str, Any]]) -> Recipe:
+def fitted_to_memory(
+    config: Any, recipe: Recipe, encoded: EncodedDataset, others: Iterable[tuple[str, Any]], held: int = 0
+) -> Recipe:
     """The recipe with activation checkpointing where it is asked for, or nothing is and the memory does not suffice.
 
-    Refuses a model that cannot be trained in the memory there is; `others` are presets to name in its place.
+    Refuses a model that cannot be trained in the memory there is beside `held` bytes; `others` are presets to name in
+    its place.
     """
-    limit, asked = memory_limit() or inf, recipe.train.recompute
+    limit, asked = (memory_limit() or inf) - held, recipe.train.recompute
     recipe = with_checkpointing(recipe, asked or False)
     if surely_fits(config, recipe, encoded.unit, limit):
         return recipe

@@ -66,6 +66,7 @@ from headway.training.lora import LORA_LR, LoRA, attach
 from headway.training.recipe_data import load_splits
 from headway.training.recipe_sources import RecipeLayers, check_recipe, preset_values, resolve
 from headway.training.task_choice import check_suited, choose_task
+from headway.training.teacher import Teacher, check_task
 from headway.zoo.build import (
     architecture_of,
     build,
@@ -122,6 +123,7 @@ class Plan:
     part: EncoderPart | None = None  # what of `start` is reused
     module: nn.Module | None = None  # a model of your own, in the place of `config`
     share: StepShare = WHOLE  # of each step, where several processes train
+    teacher: Teacher | None = None
 
     @property
     def task(self) -> Task:
@@ -187,7 +189,8 @@ class Plan:
         """Weights of this plan as a model that can be used and saved."""
         setup, start = self.setup, self.start
         target = None if setup.target_tokenizer is setup.tokenizer else setup.target_tokenizer
-        extra = {**(start.extra_config if start else {}), **self.task.extra_config()}
+        taken = start.extra_config if start else self.teacher.settings if self.teacher else {}
+        extra = {**taken, **self.task.extra_config()}
         kind = start.model_type if start and start.architecture == self.architecture else None
         name, task = self.task.name, type(self.task)
         own_task = None if name in TASKS and task_class(name) is task else task
@@ -208,7 +211,7 @@ def plan(
     draft = resolve(layers)
     check_recipe(draft, own.records, own.module)
     splits = load_splits(draft, own.task, own.records) if splits is None else splits
-    start = None if draft.model.start is None else load(draft.model.start)
+    start, teacher = None if draft.model.start is None else load(draft.model.start), Teacher.of(draft)
     if start is not None and start.dtype == INT8:
         given = f"{draft.model.start} holds int8 weights, which cannot be trained"
         raise UserError(given, do="start from the model that it was converted from")
@@ -222,8 +225,12 @@ def plan(
         raise UserError(said, do="leave one of them out")
     if start is not None and part is not None and part.place:  # its words and classes are not those of the new model
         start = replace(start, tokenizer=None, target_tokenizer=None, extra_config={})
+    if teacher is not None:
+        check_task(chosen)
     with phase("preparing the data", moving=True):  # a tokenizer is trained, classes are counted
-        setup = chosen.from_data(splits, draft, start)
+        setup = chosen.from_data(splits, draft, start if teacher is None else teacher.lent(draft, start))
+    if teacher is not None:
+        teacher.loss(setup.task, draft)
     if draft.data.augment and "data.augment" not in setup.chosen:
         said = f"data.augment {','.join(draft.data.augment)} changes images and sounds, and this task ({chosen.name})"
         raise UserError(f"{said} has neither", do="leave out data.augment")
@@ -237,7 +244,7 @@ def plan(
     for skipped, read in ((splits.skipped, splits.train), (splits.validation_skipped, splits.validation)):
         if skipped is not None and not skipped.counts:  # where all was in the cache, nobody has read it yet
             deque(read(), maxlen=0)
-    draft_plan = Plan(draft, splits, setup, encoded, own.config, start, part, own.module)
+    draft_plan = Plan(draft, splits, setup, encoded, own.config, start, part, own.module, teacher=teacher)
     found = finish_plan(layers, draft_plan)
     length = row_length(found.task, cast(int, found.recipe.train.batch))
     if draft.data.max_length is None and length < max_length_of(draft, setup):
@@ -245,6 +252,8 @@ def plan(
         found = finish_plan(
             layers, replace(draft_plan, setup=setup, encoded=encoded_rows(draft, setup, splits, scratch))
         )
+    if teacher is not None:
+        teacher.check_length(cast(int, found.recipe.data.max_length))
     return found
 
 
@@ -299,7 +308,8 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     found = replace(found, recipe=resolved_recipe(recipe, found, threads))
     if config is not None:
         others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
-        recipe = fitted_to_memory(config, found.recipe, found.encoded, others)
+        held = found.teacher.bytes if found.teacher else 0
+        recipe = fitted_to_memory(config, found.recipe, found.encoded, others, held)
     else:
         recipe = with_checkpointing(found.recipe, found.recipe.train.recompute or False)
     check_blocks(found.shape(), recipe)
@@ -337,6 +347,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         "train.threads": threads,
         "out": given(recipe.out, free_folder(Path(f"{found.splits.name.split('.')[0]}-model"))),
         **chosen,
+        **(found.teacher.choices(recipe) if found.teacher else {}),
         **{f"model.{name}": built for name, built in overruled(recipe.model.sizes, found.config).items()},
     }
     recipe = from_flat({**flat(recipe), **values})

@@ -343,8 +343,9 @@ def preflight(layers: RecipeLayers, out: TextIO | None) -> DataSplits:
     recipe = resolve(layers)
     if recipe.out is not None and out is not None:
         check_place(recipe.out)
-    if recipe.model.start is not None and not recipe.model.start.exists():
-        raise no_model(recipe.model.start)
+    for folder in (recipe.model.start, recipe.train.teacher):
+        if folder is not None and not folder.exists():
+            raise no_model(folder)
     check_recipe(recipe)
     data, names = recipe.data, recipe.data.path or (str(recipe.data.source),)
     for file in (*(() if is_builtin(data.path) else data.path), data.source, data.target, *data.validation):
@@ -371,6 +372,9 @@ def check_recipe(recipe: Recipe, own_data: object = None, own_module: object = N
         LoRA.of(recipe.model.lora)
         if recipe.model.start is None:
             raise UserError("model.lora needs a model whose weights stay as they are", do="give model.from too")
+    for name in ("teacher_temperature", "teacher_weight"):
+        if recipe.train.teacher is None and getattr(recipe.train, name) is not None:
+            raise UserError(f"train.{name} without train.teacher", do="give train.teacher too, or leave it out")
     check_device_present(recipe.device)
 
 

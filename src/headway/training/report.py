@@ -37,7 +37,7 @@ from headway.tasks.results import (
     TracedInput,
     shortened,
 )
-from headway.training.build import data_size, duration, vocabulary
+from headway.training.build import data_size, duration, teacher_line, vocabulary
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
@@ -154,7 +154,7 @@ def summary(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module, detai
     name = f"{name} on the encoder of {start}" if preset and made.start else name
     batch = (recipe.train.batch or 0) * recipe.train.grad_accumulation
     epochs = end.step * batch / max(1, made.encoded.tokens)
-    left_out, vocab = made.splits.left_out, vocabulary(made)
+    left_out, vocab, teacher = made.splits.left_out, vocabulary(made), teacher_line(made)
     return (
         ("task", made.splits.description),
         ("data", "; ".join(data_files(made))),
@@ -163,6 +163,7 @@ def summary(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module, detai
         ("held out", held_out(made, details)),
         *((("vocabulary", vocab),) if vocab else ()),
         ("model", f"{name} ({made.architecture}), {count:,} parameters"),
+        *((("teacher", teacher),) if teacher else ()),
         ("training", f"{end.step:,} steps of about {batch:,} {made.encoded.unit}, {epochs:.1f} epochs"),
         ("weights", end.chosen),
         ("time", time_of(log, made.encoded.unit)),

@@ -26,6 +26,7 @@ SHORT_OPTIONS = {
     "model.freeze": "--freeze",
     "model.lora": "--lora",
     "train.minutes": "--minutes",
+    "train.teacher": "--teacher",
 }
 # Short names that other trainers have; the first is shown in --help
 TRAINER_OPTIONS = {

@@ -56,6 +56,8 @@ def test_each_part_is_used_for_what_it_is(tmp_path: Path) -> None:
     assert {record.file.name for record in splits.train()} == {"train.csv"}
     assert {record.file.name for record in splits.validation()} == {"validation.csv"}
     assert "; test.csv kept for a test" in splits.description
+    assert splits.test is not None
+    assert {record.file.name for record in splits.test()} == {"test.csv"}
     assert {record.file.name for record in EvalQuery.of(tmp_path).read(None)} == {"test.csv"}
     (tmp_path / "validation.csv").unlink()
     splits = load_splits(resolve(read_layers({"data.path": (str(tmp_path),)}, environ={})))

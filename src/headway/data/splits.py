@@ -51,8 +51,10 @@ class DataSplits:
     digest: str
     files: tuple[Path, ...] = ()
     validation_files: tuple[Path, ...] = ()
+    validation_paths: tuple[Path, ...] = ()  # of data of its own, as it is named: its files, or the folder of them
     test: Callable[[], Iterator[Record]] | None = None  # records that a model is scored on once, after training
     test_files: tuple[Path, ...] = ()
+    test_paths: tuple[Path, ...] = ()
     tail: float = 0.0
     columns: tuple[str | int, ...] = ()  # names of those in use, or their numbers from 1
     skipped: Skipped | None = None  # what is left out, with skip_bad
@@ -76,8 +78,8 @@ class DataSplits:
         """These with the test data in the place of validation."""
         assert self.test is not None
         files, skipped = self.test_files, self.test_skipped
-        found = replace(self, validation=self.test, validation_files=files, validation_skipped=skipped, unseen=None)
-        return replace(found, tail=0.0, share=None)
+        found = replace(self, validation=self.test, validation_files=files, validation_skipped=skipped)
+        return replace(found, validation_paths=self.test_paths, unseen=None, tail=0.0, share=None)
 
     def some_validation(self, count: int) -> list[Record]:
         """At most so many records for validation, sampled evenly."""

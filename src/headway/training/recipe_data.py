@@ -78,18 +78,18 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     validation = recognise_more(held, "data.validation") if held else None
     if data.validation_from is not None:
         given, validation = split_by_names(given, data.validation_from, "data.validation_from")
-    if test is not None:
-        if validation is not None and is_same_data(validation, test):
-            said = f"data.test {listed(map(str, kept))} is the validation data, which chooses the weights"
-            raise UserError(said, do="give other records, or leave it out")
-        said = f"; {listed([file.name for file in kept], 3)} kept for a test"
-        given = replace(given, description=f"{given.description}{said}")
+    if test is not None and validation is not None and is_same_data(validation, test):
+        said = f"data.test {listed(map(str, kept))} is the validation data, which chooses the weights"
+        raise UserError(said, do="give other records, or leave it out")
+    purposes = {"for validation": held if named else (), "kept for a test": kept}
+    parts = [f"{listed([file.name for file in files], 3)} {use}" for use, files in purposes.items() if files]
+    given = replace(given, description="; ".join([given.description, *parts]))
     held_files, test_files = validation.files if validation else (), test.files if test else ()
     # what decides, besides the bytes of files, which records they hold
     read_as = (data_entry(given.kind).word, repr(given.columns), *given.fingerprint)
     suffixes = ("".join(file.suffixes) for file in given.files)
-    tested = (repr(len(test_files)), *test.fingerprint) if test else ()
-    sizes = (repr((len(held_files), data.skip_bad)), *tested)
+    beside = (*(validation.fingerprint if validation and held else ()), *(test.fingerprint if test else ()))
+    sizes = (repr((len(held_files), data.skip_bad)), *([repr(len(test_files))] if test else []), *beside)
     hashed = digest((*given.files, *held_files, *test_files), *read_as, *suffixes, *sizes)
     skipped, held_skipped, test_skipped = ((Skipped() if data.skip_bad else None) for _ in range(3))
     barred = [one for one in (validation, test) if one is not None]
@@ -102,8 +102,10 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         hashed,
         given.files,
         held_files,
+        held,
         test=partial(good_records, test, test_skipped) if test else None,
         test_files=test_files,
+        test_paths=kept,
         columns=given.columns,
         skipped=skipped,
         test_skipped=test_skipped if test else None,

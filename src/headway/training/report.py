@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,8 +42,9 @@ from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
 from headway.training.recipe_sources import to_yaml
 from headway.training.report_attention import NO_ATTENTION, AttentionExamples, attention_examples, recorded
-from headway.training.run_summary import MAX_FILES, conclusions, first_commands, retrain_command, test_names
+from headway.training.run_summary import conclusions, first_commands, retrain_command, test_names
 
+MAX_FILES = 20  # names of data files that are listed
 MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 UNSEEN = "in ways of writing never seen"
 INTERVALS = (
@@ -189,8 +189,8 @@ def held_out(made: Plan, details: ReportDetails | None) -> str:
     if details is None:
         return "nothing, so nothing was evaluated"
     count = f"{details.scores.count:,} {details.scores.things} evaluated"
-    if made.recipe.data.validation:
-        names = "; ".join(Path(path).name for path in made.recipe.data.validation)
+    if made.splits.validation_paths:
+        names = "; ".join(path.name for path in made.splits.validation_paths)
         return f"validation files of their own: {names} ({count})"
     what = "dates" if made.splits.builtin else "a part of the data"
     return f"{what} not used in training ({count})"

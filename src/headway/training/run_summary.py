@@ -21,7 +21,6 @@ from headway.training.loop import RunResult
 from headway.training.plan import Plan
 
 SCORES = "scores.json"
-MAX_FILES = 20  # names of data files that are listed
 FEW_STEPS = 500  # after which nothing is said about the learning rate
 LONGER, SLOWER = 4, 4  # times as many steps, and a fourth of the learning rate, are what is advised
 
@@ -72,16 +71,14 @@ def write_scores(made: Plan, end: RunResult) -> None:
 
     told = {} if end.found is None else plain(end.found)
     if end.test is not None:
-        files = [str(file) for file in made.recipe.data.test or made.splits.test_files[:MAX_FILES]]
-        told["test"] = {**plain(end.test), "files": files, "leaks": end.leaks}
+        told["test"] = {**plain(end.test), "files": [*map(str, made.splits.test_paths)], "leaks": end.leaks}
     if told:
         write_json(made.out / SCORES, {**told, "conclusions": conclusions(made, end)})
 
 
 def test_names(made: Plan) -> str:
     """The files or folders of the test data, for a sentence."""
-    paths = made.recipe.data.test or made.splits.test_files
-    return listed([path.name for path in paths], 3)
+    return listed([path.name for path in made.splits.test_paths], 3)
 
 
 def describe_scores(found: EvalResult) -> list[str]:

@@ -98,6 +98,11 @@ class DataSettings:
         "validation data: one file, or two parallel files, each with its own --validation; otherwise a validation "
         "split of the training data",
     )
+    test: tuple[Path, ...] = setting(
+        (),
+        "test data: one file, or two parallel files, each with its own --test; scored once, after training, and never "
+        "used to choose anything",
+    )
     task: str | None = setting(
         None, "task of the data, by its kind or by its own name, such as masked-lm; null: recognised from the data"
     )
@@ -344,6 +349,7 @@ EXCLUSIVE = (
     ("data.path", "data.source"),
     ("data.path", "data.target"),
     ("data.validation", "data.validation_from"),
+    ("data.test", "data.test_from"),
     ("model.freeze", "model.lora"),
 )
 

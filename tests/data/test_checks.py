@@ -245,7 +245,7 @@ def test_when_nothing_is_left_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_bytes(b"a\tb\n")
     data, held = recognise([tmp_path / "a.tsv"]), recognise([tmp_path / "b.tsv"])
     with pytest.raises(UserError, match="nothing is left to learn from: 2 lines left out"):
-        list(good_records(data, Skipped(), validation=held))
+        list(good_records(data, Skipped(), beside=[held]))
 
 
 def test_a_strict_training_counts_no_further_than_is_cheap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +253,17 @@ def test_a_strict_training_counts_no_further_than_is_cheap(tmp_path: Path, monke
     (tmp_path / "a.tsv").write_bytes(b"a\tb\nc\td\n" + b"\tb\n" * 9)
     with pytest.raises(UserError, match=r"a\.tsv:3: column 1 is empty; at least 3 lines more"):
         list(good_records(recognise([tmp_path / "a.tsv"]), None))
+
+
+def test_a_test_is_compared_with_training_and_validation(tmp_path: Path) -> None:
+    for name, rows in {"train": b"a\tb\nc\td\n", "held": b"e\tf\n", "test": b"g\th\ne\tz\na\ty\n"}.items():
+        (tmp_path / f"{name}.tsv").write_bytes(rows)
+    data, held, test = (recognise([tmp_path / f"{name}.tsv"]) for name in ("train", "held", "test"))
+    found = check(data, validation=held, test=test)
+    leaked = [(one.line, one.said) for one in found.problems if one.what is Flaw.LEAK]
+    files = tmp_path / "train.tsv", tmp_path / "held.tsv"
+    assert leaked == [(3, f"in training too, at {files[0]}:1"), (2, f"in validation too, at {files[1]}:1")]
+    assert found.lines[-1] == "3 records for test, 3 good"
 
 
 FEW = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), min_size=1, max_size=12)
@@ -284,7 +295,7 @@ def test_repeats_and_leaks_are_found(train: list[tuple[str, str]], held: list[tu
         left = [row for at, row in enumerate(train) if at not in repeated and row[0] not in barred]
         if left:
             skipped = Skipped()
-            rest = [one.fields for one in good_records(data, skipped, validation=beside)]
+            rest = [one.fields for one in good_records(data, skipped, beside=[beside])]
             assert rest == left
             assert skipped.total == len(train) - len(left)
 

@@ -14,7 +14,7 @@ import pytest
 
 from headway.data.columnar import BATCH_ROWS, read_columns
 from headway.data.kinds import DataKind
-from headway.data.recognise import recognise, recognise_validation
+from headway.data.recognise import recognise, recognise_held_back
 from headway.data.records import RecognisedData, Record, records
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
@@ -122,9 +122,9 @@ def test_validation_that_is_the_training_data_is_refused(tmp_path: Path) -> None
     first, again = (write(tmp_path / name, rows) for name in ("a.parquet", "b.parquet"))
     other = write(tmp_path / "c.parquet", rows[:8])
     given = recognise([first])
-    assert recognise_validation(given, [other]).kind is DataKind.LABELS
+    assert recognise_held_back(given, [other]).kind is DataKind.LABELS
     with pytest.raises(UserError, match="is the training data"):
-        recognise_validation(given, [again])
+        recognise_held_back(given, [again])
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["list", "within an object"])

@@ -9,7 +9,7 @@ import pytest
 
 from headway.data.checks import check
 from headway.data.kinds import DataKind
-from headway.data.recognise import recognise, recognise_validation
+from headway.data.recognise import recognise, recognise_held_back
 from headway.data.records import Record, records
 from headway.data.text_lines import Flaw
 from headway.errors import UserError
@@ -69,7 +69,7 @@ def test_other_columns_are_chosen_by_number(tmp_path: Path) -> None:
     assert first.fields[1] == "B-ORG O B-MISC O O"
     given = recognise([tmp_path / "a.txt"], columns=(1, 3))
     (tmp_path / "b.txt").write_text(lines("{word} NN {tag} I-NP") + "One NN O I-NP\n")
-    assert recognise_validation(given, [tmp_path / "b.txt"]).columns == (1, 3)
+    assert recognise_held_back(given, [tmp_path / "b.txt"]).columns == (1, 3)
 
 
 def test_a_bad_line_spoils_its_sentence(tmp_path: Path) -> None:

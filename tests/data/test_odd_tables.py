@@ -12,7 +12,7 @@ import pytest
 from headway.data import media_sources
 from headway.data.checks import check
 from headway.data.kinds import DataKind
-from headway.data.recognise import recognise, recognise_validation
+from headway.data.recognise import recognise, recognise_held_back
 from headway.data.records import Record, records
 from headway.data.table_preview import is_header
 from headway.data.text_lines import Flaw, Problem
@@ -117,7 +117,7 @@ def test_validation_data_is_read_by_the_same_header(tmp_path: Path) -> None:
     first.write_text(table("hello,greeting", TEXTS, CLASSES))
     second.write_text(table("goodbye,greeting", TEXTS[::-1], CLASSES))
     given = recognise([first], header="no")
-    assert len(list(records(recognise_validation(given, [second], header="no")))) == COUNT + 1
+    assert len(list(records(recognise_held_back(given, [second], header="no")))) == COUNT + 1
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "parallel"])
@@ -450,14 +450,14 @@ def test_validation_data_that_is_the_training_data_is_refused(tmp_path: Path) ->
     given = recognise([train])
     for path in (train, link, packed):
         with pytest.raises(UserError, match=r"is the training data, so its scores would say nothing; give other"):
-            recognise_validation(given, [path])
+            recognise_held_back(given, [path])
     (tmp_path / "more.tsv").write_text(train.read_text() + "One more.\tEins mehr.\n")
-    assert len(list(records(recognise_validation(given, [tmp_path / "more.tsv"])))) == COUNT + 1
+    assert len(list(records(recognise_held_back(given, [tmp_path / "more.tsv"])))) == COUNT + 1
     source, target = tmp_path / "a.en", tmp_path / "a.de"
     source.write_text(table("", TEXTS))
     target.write_text(table("", GERMAN))
     with pytest.raises(UserError, match="is the training data"):
-        recognise_validation(recognise([], source=source, target=target), [source, target])
+        recognise_held_back(recognise([], source=source, target=target), [source, target])
 
 
 def test_validation_data_of_another_task_is_refused(tmp_path: Path) -> None:
@@ -465,11 +465,11 @@ def test_validation_data_of_another_task_is_refused(tmp_path: Path) -> None:
     pairs.write_text(table("", TEXTS, GERMAN, by="\t"))
     labels.write_text(table("", GERMAN, CLASSES, by="\t"))
     with pytest.raises(UserError, match="looks like text pairs, and the training data like labelled texts; give"):
-        recognise_validation(recognise([labels]), [pairs])
+        recognise_held_back(recognise([labels]), [pairs])
     with pytest.raises(UserError, match="looks like labelled texts, and the training data like text pairs"):
-        recognise_validation(recognise([pairs]), [labels])
+        recognise_held_back(recognise([pairs]), [labels])
     (tmp_path / "few.tsv").write_text("Good.\tham\nBad.\tspam\n")  # too few to look like classes
-    assert recognise_validation(recognise([labels]), [tmp_path / "few.tsv"]).kind is DataKind.LABELS
+    assert recognise_held_back(recognise([labels]), [tmp_path / "few.tsv"]).kind is DataKind.LABELS
 
 
 @pytest.mark.parametrize("kind", [None, DataKind.TEXTS])

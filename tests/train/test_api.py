@@ -146,7 +146,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["validation", "validation_from", "test_from"])
+@pytest.mark.parametrize("name", ["validation", "test", "validation_from", "test_from"])
 def test_settings_that_choose_files_are_refused_beside_records(place: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"data.{name} chooses files, and the records are given in Python; .*split"):
         headway.train([("a", "b"), ("c", "d")] * 20, out="wrong", **{**SMALL, name: "held"})

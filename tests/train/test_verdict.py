@@ -153,7 +153,7 @@ def test_more_records_are_answered_at_the_end_and_all_numbers_are_of_these(monke
     assert count == len(list(one.made.splits.validation())) > 20
     assert f"3 of these {count} pairs also chose the weights" in one.console
     assert f"({count} pairs; " in one.console
-    assert f"On {count} held-out pairs" in one.page
+    assert f"On {count} held-out pairs that were not used in training" in one.page
 
 
 @pytest.mark.slow

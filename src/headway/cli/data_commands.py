@@ -36,6 +36,7 @@ def check(
     *data: Path,
     split: SplitOptions = SPLIT_OPTIONS,
     validation: tuple[Path, ...] = (),
+    test: tuple[Path, ...] = (),
     max_length: int | None = None,
     longest: Annotated[int | None, Parameter(show=False)] = None,
     json: bool = False,
@@ -49,6 +50,8 @@ def check(
         Files or folders, as for headway train.
     validation
         Validation data to compare with the training data: one file, or two parallel files.
+    test
+        Test data to compare with both: one file, or two parallel files.
     max_length
         Maximum length of a text in characters.
     longest
@@ -58,26 +61,29 @@ def check(
     """
     from headway.data.checks import check
     from headway.data.named_splits import named_splits
-    from headway.data.recognise import recognise, recognise_validation
+    from headway.data.recognise import recognise, recognise_held_back
     from headway.data.records import MAX_FIELD_CHARACTERS
     from headway.data.splits import split_by_names
     from headway.tasks.registry import data_entry, data_kind, sentence
 
     kind, columns = data_kind(split.task), split.columns.split(",") if split.columns else ()
-    if validation and split.test_from is not None:
-        raise UserError("--validation and --test-from are both given", do="give one of them")
+    for name, files in (("--validation", validation), ("--test", test)):
+        if files and split.test_from is not None:
+            raise UserError(f"{name} and --test-from are both given", do="give one of them")
     named: dict[str, Any] = {"columns": columns, "label_from": split.label_from, "header": split.header}
     if parts := named_splits(data):
-        data, validation = parts.train, validation or parts.validation
+        data, validation, test = parts.train, validation or parts.validation, test or parts.test
     with phase("reading the data"):
         given = recognise(data, source=split.source, target=split.target, kind=kind, **named)
-        beside = recognise_validation(given, validation, **named) if validation else None
+        beside = recognise_held_back(given, validation, **named) if validation else None
+        tested = recognise_held_back(given, test, "data.test", **named) if test else None
         if split.test_from is not None:
             given, beside = split_by_names(given, split.test_from, "data.test_from")
     given = replace(given, description=sentence(given))
     longest = longest if max_length is None else max_length
     with phase("checking the data"):
-        found = check(given, validation=beside, longest=MAX_FIELD_CHARACTERS if longest is None else longest)
+        limit = MAX_FIELD_CHARACTERS if longest is None else longest
+        found = check(given, validation=beside, test=tested, longest=limit)
     fields = {"data": given.description, "task": data_entry(given.kind).word, **found.to_dict()}
     print(dumps(fields, indent=1, ensure_ascii=False) if json else fitted(found.to_text(), sys.stdout))
     return 2 if found.bad else 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
@@ -89,7 +89,11 @@ class CheckResult:
 
 
 def check(
-    given: RecognisedData, *, validation: RecognisedData | None = None, longest: int = MAX_FIELD_CHARACTERS
+    given: RecognisedData,
+    *,
+    validation: RecognisedData | None = None,
+    test: RecognisedData | None = None,
+    longest: int = MAX_FIELD_CHARACTERS,
 ) -> CheckResult:
     """All that is wrong with data, on its own and beside the data that it will be measured on."""
     found = Findings()
@@ -102,11 +106,14 @@ def check(
         found.add(Problem(*hashes.place(0), Flaw.ONE_CLASS, f"every label is {next(iter(classes))!r}"))
     found.add_rows(hashes, Flaw.DUPLICATE, "the same as {}", hashes, hashes.duplicates())
     found.add_rows(hashes, Flaw.ANOTHER, "the source of {} with another target", hashes, hashes.others())
-    lines = [ours.summary("")]
-    if validation:
-        theirs = DataReading(validation, longest, found, known=classes)
-        found.add_rows(theirs.hashes, Flaw.LEAK, "in training too, at {}", hashes, theirs.hashes.shared(hashes))
-        lines.append(theirs.summary(" for validation"))
+    lines, before = [ours.summary("")], {"training": hashes}
+    for name, beside in (("validation", validation), ("test", test)):
+        if beside is not None:
+            theirs = DataReading(beside, longest, found, known=classes)
+            for other, seen in before.items():
+                found.add_rows(theirs.hashes, Flaw.LEAK, f"in {other} too, at {{}}", seen, theirs.hashes.shared(seen))
+            lines.append(theirs.summary(f" for {name}"))
+            before[name] = theirs.hashes
     problems = tuple(problem for problems in found.first.values() for problem in problems)
     return CheckResult(given, ours.good + ours.bad, ours.good, problems, dict(found.counts), tuple(lines))
 
@@ -200,12 +207,12 @@ def good_records(
     given: RecognisedData,
     skipped: Skipped | None,
     *,
-    validation: RecognisedData | None = None,
+    beside: Sequence[RecognisedData] = (),
     longest: int = MAX_FIELD_CHARACTERS,
 ) -> Iterator[Record]:
-    """Records to learn from: strictly all of them, or what is left without the skipped ones."""
+    """Records to learn from: strictly all of them, or what is left without the skipped ones and those of `beside`."""
     if skipped is not None:
-        yield from left_records(given, skipped, validation, longest)
+        yield from left_records(given, skipped, beside, longest)
         return
     stream = records(given, longest)
     for found in stream:
@@ -215,10 +222,10 @@ def good_records(
 
 
 def left_records(
-    given: RecognisedData, skipped: Skipped, validation: RecognisedData | None, longest: int
+    given: RecognisedData, skipped: Skipped, beside: Sequence[RecognisedData], longest: int
 ) -> Iterator[Record]:
     if skipped.rows is None:
-        skipped.rows = left_out(given, validation, longest)
+        skipped.rows = left_out(given, beside, longest)
     counts = Counter[Flaw]()
     row, what = -1, None
     for found in records(given, longest):
@@ -237,14 +244,35 @@ def left_records(
         raise UserError(f"{listed(map(str, given.files), 3)}: nothing is left to learn from: {skipped}")
 
 
-def left_out(given: RecognisedData, validation: RecognisedData | None, longest: int) -> dict[int, Flaw]:
-    """The good records that say nothing new, or that validation has."""
+def left_out(given: RecognisedData, beside: Sequence[RecognisedData], longest: int) -> dict[int, Flaw]:
+    """The good records that say nothing new, or that validation or test data have."""
     hashes = RecordHashes.of(given, longest)
     rows = dict.fromkeys(hashes.duplicates()[0].tolist(), Flaw.DUPLICATE)
-    if validation:
-        both, _ = hashes.shared(RecordHashes.of(validation, longest))
+    for other in beside:
+        both, _ = hashes.shared(RecordHashes.of(other, longest))
         rows |= dict.fromkeys(both.tolist(), Flaw.LEAK)
     return rows
+
+
+def leaks(held: Iterable[Record], learned: Iterable[Record]) -> int:
+    """How many records have a source that is among those that were learned from."""
+    ours, known = Counter(source_hashes(held)), set[int]()
+    known.update(one for one in source_hashes(learned) if one in ours)
+    return sum(ours[one] for one in known)
+
+
+def source_hashes(records: Iterable[Record]) -> Iterator[int]:
+    """A hash of the source of each record; the pieces of a document are one record."""
+    document = None
+    for record in records:
+        if document is not None and record.goes_on:
+            document.update(record.fields[0].encode("utf-8"))
+            continue
+        if document is not None:
+            yield number(document)
+        document = hashed(record.fields[:1])
+    if document is not None:
+        yield number(document)
 
 
 def refused(problem: Problem, rest: Iterator[Record | Problem], given: RecognisedData) -> UserError:

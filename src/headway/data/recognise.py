@@ -143,19 +143,20 @@ def is_column_of_numbers(file: Path) -> bool:
     return len(lines) > 1 and all(as_number(line) is not None for line in lines)
 
 
-def recognise_validation(
+def recognise_held_back(
     given: RecognisedData,
     paths: Sequence[Path],
+    option: str = "data.validation",
     *,
     columns: Sequence[str | int] | None = None,
     label_from: str | None = None,
     nameless: bool = False,
     header: str | None = None,
 ) -> RecognisedData:
-    """Validation data, read as the training data is; a UserError where it is the training data."""
+    """Validation or test data, read as the training data is; a UserError where it is the training data."""
     if isinstance(given.sources[0], ParallelFiles):
         if len(paths) != 2:
-            said = f"data.validation is {listed(map(str, paths))}"
+            said = f"{option} is {listed(map(str, paths))}"
             raise UserError(said, allowed="two files, of sources and of targets, as data.source and data.target are")
         found = recognise([], source=paths[0], target=paths[1], kind=given.kind)
     else:
@@ -164,9 +165,10 @@ def recognise_validation(
             paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless, header=header
         )
     if is_same_data(given, found):
-        said = f"data.validation {listed(map(str, paths))} is the training data, so its scores would say nothing"
-        raise UserError(said, do="give other records, or leave it out: a share of the data is then held out")
-    refuse_other_task(given, found)
+        said = f"{option} {listed(map(str, paths))} is the training data, so its scores would say nothing"
+        held = ": a share of the data is then held out" if option == "data.validation" else ""
+        raise UserError(said, do=f"give other records, or leave it out{held}")
+    refuse_other_task(given, found, option)
     return found
 
 
@@ -191,15 +193,15 @@ def have_same_lines(file: Path, other: Path) -> bool:
     return all(left and right and left.bare == right.bare for left, right in pairs)
 
 
-def refuse_other_task(given: RecognisedData, found: RecognisedData) -> None:
+def refuse_other_task(given: RecognisedData, found: RecognisedData, option: str) -> None:
     """Columns that look like another kind of data than those of training, with nothing in common."""
     first, other = given.sources[0], found.sources[0]
     if given.kind not in SHOWN or not isinstance(first, Table) or not isinstance(other, Table):
         return
     (ours, known), (theirs, values) = looks(first), looks(other)
     if ours is given.kind and theirs and theirs is not ours and not known & values:
-        said = f"data.validation {other.file} looks like {theirs.value}, and the training data like {given.kind.value}"
-        raise UserError(said, do="give validation data of the same task")
+        said = f"{option} {other.file} looks like {theirs.value}, and the training data like {given.kind.value}"
+        raise UserError(said, do="give data of the same task")
 
 
 def looks(table: Table) -> tuple[DataKind | None, set[str]]:

@@ -51,10 +51,15 @@ class DataSplits:
     digest: str
     files: tuple[Path, ...] = ()
     validation_files: tuple[Path, ...] = ()
+    validation_paths: tuple[Path, ...] = ()  # of data of its own, as it is named: its files, or the folder of them
+    test: Callable[[], Iterator[Record]] | None = None  # records that a model is scored on once, after training
+    test_files: tuple[Path, ...] = ()
+    test_paths: tuple[Path, ...] = ()
     tail: float = 0.0
     columns: tuple[str | int, ...] = ()  # names of those in use, or their numbers from 1
     skipped: Skipped | None = None  # what is left out, with skip_bad
     validation_skipped: Skipped | None = None  # the same of validation data of its own
+    test_skipped: Skipped | None = None
     unseen: Callable[[], Iterator[Record]] | None = None  # records unlike any in training, where the data knows such
     builtin: bool = False  # the data set that comes with headway
     share: float | None = None  # of the data that is held out, where validation is no data of its own
@@ -64,8 +69,17 @@ class DataSplits:
         """What was left out, for a sentence; None without skip_bad."""
         if self.skipped is None:
             return None
-        beside = "" if self.validation_skipped is None else f"; of the validation data: {self.validation_skipped}"
-        return f"{self.skipped}{beside}"
+        others = (("validation", self.validation_skipped), ("test", self.test_skipped))
+        beside = (f"; of the {name} data: {skipped}" for name, skipped in others if skipped is not None)
+        return "".join([str(self.skipped), *beside])
+
+    @property
+    def on_test(self) -> DataSplits:
+        """These with the test data in the place of validation."""
+        assert self.test is not None
+        files, skipped = self.test_files, self.test_skipped
+        found = replace(self, validation=self.test, validation_files=files, validation_skipped=skipped)
+        return replace(found, validation_paths=self.test_paths, unseen=None, tail=0.0, share=None)
 
     def some_validation(self, count: int) -> list[Record]:
         """At most so many records for validation, sampled evenly."""

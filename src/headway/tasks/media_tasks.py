@@ -130,7 +130,7 @@ def sound_setup(recipe: Recipe, splits: DataSplits, start: ModelParts | None) ->
     if start is not None and isinstance(start.preprocess, SoundPreprocess):
         ready = start.preprocess
     else:
-        records = splits.train() if recipe.data.validation else chain(splits.train(), splits.validation())
+        records = splits.train() if splits.validation_paths else chain(splits.train(), splits.validation())
         rate = commonest(record.extent[1] for record in records)
         assert rate is not None
         ready = SoundPreprocess(LogMel.speech(rate, 40 if rate <= 8000 else 80))

@@ -72,7 +72,7 @@ class Classification(RecordTask):
     @classmethod
     def all_labels(cls, recipe: Recipe, splits: DataSplits) -> tuple[str, ...]:
         """The labels of all records; those of a validation file are not among them, and must be known without it."""
-        records = splits.train() if recipe.data.validation else chain(splits.train(), splits.validation())
+        records = splits.train() if splits.validation_paths else chain(splits.train(), splits.validation())
         labels = sorted({label for record in records for label in cls.labels_in(record.fields[1])})
         if len(labels) < cls.min_labels:
             if not labels:

@@ -43,7 +43,7 @@ VALIDATION_BATCH = {"tokens": 8192, "images": 128, "frames": 16_384, "vectors": 
 STREAM_ROWS = 32  # spans of a validation batch
 
 
-PARTS = {"train": "training", "held": "validation"}
+PARTS = {"train": "training", "held": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ShardCache:
 
 @dataclass(frozen=True, eq=False)
 class EncodedDataset:
-    """Rows on disk.  `validation` are batches; `tokens` counts what an epoch reads, in `unit`s."""
+    """Rows on disk.  `validation` and `test` are batches; `tokens` counts what an epoch reads, in `unit`s."""
 
     batches: Callable[[int, int], Batches]  # of a token budget and a number of batches for each update
     validation: Sequence[Any]
@@ -76,6 +76,7 @@ class EncodedDataset:
     unit: str = "tokens"
     train: Shards | None = None  # the rows themselves, where they are learned one by one
     held: Shards | None = None  # those of validation
+    test: Sequence[Any] = ()
 
 
 def encoded_dataset(
@@ -95,8 +96,15 @@ def encoded_dataset(
 
 def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, cache: ShardCache) -> EncodedDataset:
     """Rows that are learned one by one, in batches of like length."""
-    train = cache.stored("train", lambda: encoded(task, splits.train()), task.columns, vocab)
-    held = cache.stored("held", lambda: encoded(task, splits.validation()), task.columns, vocab)
+
+    def stored(part: str, records: Callable[[], Iterator[Record]]) -> Shards:
+        return cache.stored(part, lambda: encoded(task, records()), task.columns, vocab)
+
+    def unlearned(rows: Shards) -> ValidationBatches:
+        numbers = [] if len(rows) == 0 else Buckets(task.sizes(rows), VALIDATION_BATCH[task.unit], 0).epoch(0)
+        return ValidationBatches(task.without_augmentation(), RowExamples(rows), numbers)
+
+    train, held = stored("train", splits.train), stored("held", splits.validation)
     if len(train) == 0:
         raise UserError(f"{splits.name} has no records to train on", do="give more, or a smaller data.validation_split")
     lengths = task.sizes(train)
@@ -104,45 +112,49 @@ def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, 
     def batches(tokens: int, accumulation: int) -> Batches:
         return Batches(task, RowExamples(train), Steps(Buckets(lengths, tokens, seed), accumulation), seed)
 
-    numbers = [] if len(held) == 0 else Buckets(task.sizes(held), VALIDATION_BATCH[task.unit], 0).epoch(0)
-    validation = ValidationBatches(task.without_augmentation(), RowExamples(held), numbers)
-    return EncodedDataset(batches, validation, int(lengths.sum()), len(train), task.unit, train, held)
+    test = () if splits.test is None else unlearned(stored("test", splits.test))
+    return EncodedDataset(batches, unlearned(held), int(lengths.sum()), len(train), task.unit, train, held, test)
 
 
 def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:
     """Spans of one long stream of documents, or of a series."""
-    train, held = (
-        cache.stored(part, partial(documents, task, records), task.columns, task.vocab)
-        for part, records in (("train", splits.train), ("held", splits.validation))
-    )
+
+    def stored(part: str, records: Callable[[], Iterator[Record]]) -> Shards:
+        return cache.stored(part, partial(documents, task, records), task.columns, task.vocab)
+
+    train, held = stored("train", splits.train), stored("held", splits.validation)
     total = len(train.stream())
     cut = total - round(total * splits.tail)  # training reads the stream up to here
     if cut <= length:
         said = f"{splits.name} has {cut} {task.unit} to learn from, which are no row of {length} + 1"
         smaller = f", or a smaller data.max_length, such as {max(2, cut // 4)}" if cut > 2 else ""
         raise UserError(said, do=f"give more {task.unit}{smaller}")
-    last, first = (train, cut) if splits.tail else (held, 0)
-    if task.has_history:  # every row that is held out is predicted, after as many before it as in training
-        known = min(length, first - 1) if splits.tail else 0
-        start, size = max(0, first - 1 - known), VALIDATION_BATCH[task.unit]
-        count = len(last.stream()) - start - known - 1  # rows that are predicted
-        numbers = [np.array([at]) for at in range(0, count, size)]
-        examples, held_examples = HistoryExamples(train, length), HistoryExamples(last, known + size, start, known)
-        rows = cut
-    else:
-        size = len(last.stream()) - first
-        width = min(length, size - 1)  # little text is measured in one piece
-        starts = spans(size, width) if width > 0 else np.empty(0, int)
-        numbers = [starts[at : at + STREAM_ROWS] for at in range(0, len(starts), STREAM_ROWS)]
-        examples, held_examples = SpanExamples(train, length), SpanExamples(last, width, first)
-        rows = len(train)
+    examples = HistoryExamples(train, length) if task.has_history else SpanExamples(train, length)
+    rows = cut if task.has_history else len(train)
+
+    def unlearned(rows: Shards, first: int) -> ValidationBatches:
+        """The stream from `first` on."""
+        if task.has_history:  # every row that is held out is predicted, after as many before it as in training
+            known = min(length, first - 1) if first else 0
+            start, size = max(0, first - 1 - known), VALIDATION_BATCH[task.unit]
+            count = len(rows.stream()) - start - known - 1  # rows that are predicted
+            numbers = [np.array([at]) for at in range(0, count, size)]
+            found = HistoryExamples(rows, known + size, start, known)
+        else:
+            size = len(rows.stream()) - first
+            width = min(length, size - 1)  # little text is measured in one piece
+            starts = spans(size, width) if width > 0 else np.empty(0, int)
+            numbers = [starts[at : at + STREAM_ROWS] for at in range(0, len(starts), STREAM_ROWS)]
+            found = SpanExamples(rows, width, first)
+        return ValidationBatches(task.without_augmentation(), found, numbers)
 
     def batches(tokens: int, accumulation: int) -> Batches:
         windows = StreamWindows(cut, length, max(1, tokens // length), seed)
         return Batches(task, examples, Steps(windows, accumulation), seed)
 
-    validation = ValidationBatches(task.without_augmentation(), held_examples, numbers)
-    return EncodedDataset(batches, validation, cut, rows, task.unit)
+    validation = unlearned(train, cut) if splits.tail else unlearned(held, 0)
+    test = () if splits.test is None else unlearned(stored("test", splits.test), 0)
+    return EncodedDataset(batches, validation, cut, rows, task.unit, test=test)
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:

@@ -101,7 +101,8 @@ class Recount:
 class RunResult:
     """How a run ended: `signal` is what interrupted it, `chosen` describes the weights that the model has now.
 
-    These are `counted` where those that were counted in the data have been kept.
+    These are `counted` where those that were counted in the data have been kept.  `test` is how good they are on test
+    data, with the number of `leaks`: test records whose source training has too.
     """
 
     step: int
@@ -109,6 +110,8 @@ class RunResult:
     chosen: str
     found: EvalResult | None
     counted: bool = False
+    test: EvalResult | None = None
+    leaks: int = 0
 
 
 @dataclass

@@ -135,6 +135,12 @@ class Plan:
         return self.recipe.out
 
     @property
+    def on_test(self) -> Plan:
+        """This plan with the test data in the place of validation, to be scored by the same means."""
+        encoded = replace(self.encoded, validation=self.encoded.test, held=None)
+        return replace(self, splits=self.splits.on_test, encoded=encoded)
+
+    @property
     def architecture(self) -> str:
         return CUSTOM if self.module is not None else architecture_of(self.config)
 
@@ -241,8 +247,10 @@ def plan(
         raise UserError(said, do="leave out train.class_weights")
 
     encoded = encoded_rows(draft, setup, splits, scratch)
-    for skipped, read in ((splits.skipped, splits.train), (splits.validation_skipped, splits.validation)):
-        if skipped is not None and not skipped.counts:  # where all was in the cache, nobody has read it yet
+    parts = [(splits.skipped, splits.train), (splits.validation_skipped, splits.validation)]
+    for skipped, read in (*parts, (splits.test_skipped, splits.test)):
+        # where all was in the cache, nobody has read it yet
+        if skipped is not None and read is not None and not skipped.counts:
             deque(read(), maxlen=0)
     draft_plan = Plan(draft, splits, setup, encoded, own.config, start, part, own.module, teacher=teacher)
     found = finish_plan(layers, draft_plan)
@@ -261,7 +269,8 @@ def encoded_rows(recipe: Recipe, setup: TaskSetup, splits: DataSplits, scratch: 
     """The rows of the data on disk, and their order by the seed of the recipe."""
     longest = max_length_of(recipe, setup)
     shape = str((recipe.seed, splits.share, recipe.data.stratify, longest))
-    paths = (*recipe.data.path, *recipe.data.validation) if setup.preprocess else ()
+    data = recipe.data
+    paths = (*data.path, *data.validation, *data.test) if setup.preprocess else ()
     places = [f"{path} {Path(path).absolute()}" for path in paths]  # rows of images and sounds name their files
     key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape, *places)
     return encoded_dataset(setup, splits, recipe.seed, longest, ShardCache(key, scratch))

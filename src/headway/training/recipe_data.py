@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headway.data.checks import Skipped, good_records
 from headway.data.kinds import DataKind
 from headway.data.named_splits import named_splits
-from headway.data.recognise import recognise, recognise_validation
+from headway.data.recognise import is_same_data, recognise, recognise_held_back
 from headway.data.records import BUILTIN, Record, as_records, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits, split, split_by_names, without_test
@@ -34,7 +34,7 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     """The records of a recipe's files, or `records` of Python values; `task` says what they are for, if known."""
     data = recipe.data
     if records is not None:
-        for name in ("validation", "validation_from", "test_from"):
+        for name in ("validation", "test", "validation_from", "test_from"):
             if getattr(data, name):
                 said = f"data.{name} chooses files, and the records are given in Python"
                 raise UserError(
@@ -45,11 +45,15 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         for name in ("validation_from", "test_from"):
             if getattr(data, name) is not None:
                 raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
+        if data.test:
+            said = f"{BUILTIN} has no files, so data.test {listed(map(str, data.test))} is not like them"
+            raise UserError(said, do="evaluate the model on it afterwards, by headway eval")
         return builtin_dates(recipe.seed)
     unlabelled = needs_no_labels(recipe) if task is None else not task.needs_labels
-    paths, held = [Path(path) for path in data.path], data.validation
+    paths, held, kept = [Path(path) for path in data.path], data.validation, data.test
     if named := named_splits(paths):  # a folder of train.csv, validation.csv and test.csv
         paths, held = list(named.train), held or (named.validation if data.validation_from is None else ())
+        kept = kept or named.test
     given = recognise(
         paths,
         source=data.source,
@@ -62,42 +66,54 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     )
     if data.test_from is not None:
         given = without_test(given, data.test_from, "data.test_from")
-    validation, skipped = None, Skipped() if data.skip_bad else None
-    if named and named.test:
-        kept = listed([file.name for file in named.test], 3)
-        given = replace(given, description=f"{given.description}; {kept} kept for a test")
-    if held:
-        validation = recognise_validation(
-            given,
-            held,
-            columns=data.columns,
-            label_from=data.label_from,
-            nameless=unlabelled,
-            header=data.header,
-        )
+    recognise_more = partial(
+        recognise_held_back,
+        given,
+        columns=data.columns,
+        label_from=data.label_from,
+        nameless=unlabelled,
+        header=data.header,
+    )
+    test = recognise_more(kept, "data.test") if kept else None
+    validation = recognise_more(held, "data.validation") if held else None
     if data.validation_from is not None:
         given, validation = split_by_names(given, data.validation_from, "data.validation_from")
-    held_files = validation.files if validation else ()
+    if test is not None and validation is not None and is_same_data(validation, test):
+        said = f"data.test {listed(map(str, kept))} is the validation data, which chooses the weights"
+        raise UserError(said, do="give other records, or leave it out")
+    purposes = {"for validation": held if named else (), "kept for a test": kept}
+    parts = [f"{listed([file.name for file in files], 3)} {use}" for use, files in purposes.items() if files]
+    given = replace(given, description="; ".join([given.description, *parts]))
+    held_files, test_files = validation.files if validation else (), test.files if test else ()
     # what decides, besides the bytes of files, which records they hold
     read_as = (data_entry(given.kind).word, repr(given.columns), *given.fingerprint)
     suffixes = ("".join(file.suffixes) for file in given.files)
-    hashed = digest((*given.files, *held_files), *read_as, *suffixes, repr((len(held_files), data.skip_bad)))
+    beside = (*(validation.fingerprint if validation and held else ()), *(test.fingerprint if test else ()))
+    sizes = (repr((len(held_files), data.skip_bad)), *([repr(len(test_files))] if test else []), *beside)
+    hashed = digest((*given.files, *held_files, *test_files), *read_as, *suffixes, *sizes)
+    skipped, held_skipped, test_skipped = ((Skipped() if data.skip_bad else None) for _ in range(3))
+    barred = [one for one in (validation, test) if one is not None]
     whole = DataSplits(
         (data.source or Path(data.path[0])).name,
         given.kind,
         sentence(given),
-        partial(good_records, given, skipped, validation=validation),
+        partial(good_records, given, skipped, beside=barred),
         nothing,
         hashed,
         given.files,
         held_files,
+        held,
+        test=partial(good_records, test, test_skipped) if test else None,
+        test_files=test_files,
+        test_paths=kept,
         columns=given.columns,
         skipped=skipped,
+        test_skipped=test_skipped if test else None,
     )
     if validation is None:
         return split(whole, data.validation_split, data.stratify, recipe.seed)
-    held_skipped = Skipped() if data.skip_bad else None
-    return replace(whole, validation=partial(good_records, validation, held_skipped), validation_skipped=held_skipped)
+    held_back = partial(good_records, validation, held_skipped, beside=[test] if test else [])
+    return replace(whole, validation=held_back, validation_skipped=held_skipped)
 
 
 def in_memory(records: list[Record], task: type[Task] | None) -> DataSplits:

@@ -244,7 +244,7 @@ def checked(written: str, value: Any, origin: SettingOrigin) -> Any:
             return lists_to_tuples(value)
         found = fit(one, value, origin.describe(written, value))
         # the files of a pattern are what a run goes on with
-        patterns = isinstance(found, tuple) and one.name in ("data.path", "data.validation")
+        patterns = isinstance(found, tuple) and one.name in ("data.path", "data.validation", "data.test")
         return tuple(type(path)(file) for path in found for file in files_of(path)) if patterns else found
     except UserError as error:
         raise origin.locate(error) from None
@@ -348,7 +348,8 @@ def preflight(layers: RecipeLayers, out: TextIO | None) -> DataSplits:
             raise no_model(folder)
     check_recipe(recipe)
     data, names = recipe.data, recipe.data.path or (str(recipe.data.source),)
-    for file in (*(() if is_builtin(data.path) else data.path), data.source, data.target, *data.validation):
+    paths = () if is_builtin(data.path) else data.path
+    for file in (*paths, data.source, data.target, *data.validation, *data.test):
         if file is not None:
             check_exists(Path(file))
     from headway.training.recipe_data import load_splits  # late: it is for a run alone

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,14 +42,16 @@ from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
 from headway.training.recipe_sources import to_yaml
 from headway.training.report_attention import NO_ATTENTION, AttentionExamples, attention_examples, recorded
-from headway.training.run_summary import conclusions, first_commands, retrain_command
+from headway.training.run_summary import conclusions, first_commands, retrain_command, test_names
 
-MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 MAX_FILES = 20  # names of data files that are listed
+MAX_UNSEEN = 500  # records unlike any in training, where the data knows such
 UNSEEN = "in ways of writing never seen"
 INTERVALS = (
     "In brackets: 95 % intervals, of Clopper and Pearson where a score counts records, else by bootstrap over records."
 )
+
+NOT_EVALUATED = "Nothing was held out for validation, so nothing was evaluated during training."
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -59,8 +60,8 @@ Facts = tuple[tuple[str, str], ...]
 class RunReport:
     """All that is reported of a run.  `kept` are the steps whose weights the model has.
 
-    `details` is None where no data was held out; `unseen` are scores on records unlike any in training.
-    `conclusions` are the verdict and what is to be known of the scores.
+    `details` is None where no data was held out; `unseen` are scores on records unlike any in training, `test` is the
+    evaluation on test data; `conclusions` are the verdict and what is to be known of the scores.
     """
 
     name: str
@@ -77,6 +78,7 @@ class RunReport:
     details: ReportDetails | None = None
     unseen: Scores | None = None
     baselines: Sequence[BaselineResult] = ()
+    test: EvalResult | None = None
     conclusions: Sequence[str] = ()
     attention: AttentionExamples = NO_ATTENTION
     sample_names: tuple[str, str, str] = Task.sample_names
@@ -111,6 +113,7 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         details=details,
         unseen=None if found is None else unseen_scores(made, found, model),
         baselines=() if found is None else found.baselines,
+        test=end.test,
         conclusions=conclusions(made, end),
         attention=attention(made, details, model, example),
         sample_names=task.sample_names,
@@ -161,6 +164,7 @@ def summary(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module, detai
         ("data size", data_size(made)),
         *(() if left_out is None else (("left out", left_out),)),
         ("held out", held_out(made, details)),
+        *(() if end.test is None else (("test data", test_data(made, end.test)),)),
         *((("vocabulary", vocab),) if vocab else ()),
         ("model", f"{name} ({made.architecture}), {count:,} parameters"),
         *((("teacher", teacher),) if teacher else ()),
@@ -186,11 +190,16 @@ def held_out(made: Plan, details: ReportDetails | None) -> str:
     if details is None:
         return "nothing, so nothing was evaluated"
     count = f"{details.scores.count:,} {details.scores.things} evaluated"
-    if made.recipe.data.validation:
-        names = "; ".join(Path(path).name for path in made.recipe.data.validation)
+    if made.splits.validation_paths:
+        names = "; ".join(path.name for path in made.splits.validation_paths)
         return f"validation files of their own: {names} ({count})"
     what = "dates" if made.splits.builtin else "a part of the data"
     return f"{what} not used in training ({count})"
+
+
+def test_data(made: Plan, found: EvalResult) -> str:
+    count = f"{found.scores.count:,} {found.scores.things} evaluated"
+    return f"{test_names(made)}, scored once, after training ({count})"
 
 
 def time_of(log: MetricsLog, unit: str) -> str:
@@ -246,10 +255,23 @@ def next_commands(task: type[Task], folder: str, example: str, sites: Sized = ()
     ]
 
 
-def reported_rows(report: RunReport, found: Scores) -> list[list[str]]:
-    """Scores of all, by length, of what is unlike anything in training, and of simple methods."""
-    others = {} if report.unseen is None else {UNSEEN: report.unseen}
-    return score_rows(found, {**others, **{f"by {one.name}": one.scores for one in report.baselines}})
+def score_tables(report: RunReport) -> Iterator[tuple[str, list[list[str]]]]:
+    """Scores on held-out data and on test data, with what they are of.
+
+    They are those of all, by length, of what is unlike anything in training, and of simple methods.
+    """
+    if report.details is not None:
+        found, others = report.details.scores, {} if report.unseen is None else {UNSEEN: report.unseen}
+        caption = f"On {found.count:,} held-out {found.things} that were not used in training"
+        yield caption, score_rows(found, others | by_baselines(report.baselines))
+    if report.test is not None:
+        found = report.test.scores
+        caption = f"On {found.count:,} {found.things} of the test data, scored once, after training"
+        yield caption, score_rows(found, by_baselines(report.test.baselines))
+
+
+def by_baselines(baselines: Sequence[BaselineResult]) -> dict[str, Scores]:
+    return {f"by {one.name}": one.scores for one in baselines}
 
 
 FILES = (
@@ -299,20 +321,21 @@ def usage(report: RunReport) -> Iterator[str]:
 
 def scores(report: RunReport) -> Iterator[str]:
     if report.details is None:
-        yield "Nothing was held out, so nothing was evaluated."
-        return
-    found = report.details.scores
-    yield f"On {found.count:,} held-out {found.things} that were not used in training:"
-    heads, *rows = reported_rows(report, found)
-    yield table(heads, rows)
-    yield INTERVALS
-    if found.classes is not None:
+        yield NOT_EVALUATED
+    tables = list(score_tables(report))
+    for caption, (heads, *rows) in tables:
+        yield f"{caption}:"
+        yield table(heads, rows)
+    if tables:
+        yield INTERVALS
+    found = None if report.details is None else report.details.scores
+    if found is not None and found.classes is not None:
         heads, *rows = class_rows(found.classes)
         yield "The most frequent classes:"
         yield table(heads, rows)
     if report.conclusions:
         yield "\n".join(f"- {escaped(line)}" for line in report.conclusions)
-    if found.signatures:
+    if found is not None and found.signatures:
         yield "\n".join(f"- {MEASURES[name].title}: `{signature}`" for name, signature in found.signatures.items())
 
 
@@ -324,7 +347,7 @@ def limits(report: RunReport) -> str:
         f"It was trained on {size} and on nothing else: inputs of another kind, language, size or length are answered "
         "badly, and without any sign of doubt.",
         "Errors, bias and private information in the data may show in its answers; they were not looked for.",
-        "It has not been evaluated at all." if report.details is None else evaluated,
+        "It has not been evaluated at all." if report.details is None and report.test is None else evaluated,
     ]
     return "\n".join(f"- {line}" for line in lines)
 

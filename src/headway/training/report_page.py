@@ -22,7 +22,7 @@ from headway.training.build import CARD, REPORT
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
-from headway.training.report import INTERVALS, UNSEEN, RunReport, model_card, reported_rows, run_report
+from headway.training.report import INTERVALS, NOT_EVALUATED, UNSEEN, RunReport, model_card, run_report, score_tables
 from headway.training.report_attention import WeightMap
 from headway.training.run_summary import look_command, write_scores
 
@@ -70,12 +70,9 @@ def report_page(report: RunReport) -> str:
 
 def headline(report: RunReport) -> Iterator[Markup]:
     """The scores, large."""
-    if report.details is None:
-        return
-    found, unseen = report.details.scores, report.unseen
-    tiles = [(found, name, "") for name in found.numbers]
-    if unseen is not None:
-        tiles.insert(1, (unseen, unseen.main, f", {UNSEEN}"))
+    tiles = [(report.details.scores, name, "") for name in report.details.scores.numbers] if report.details else []
+    others = {", test data": report.test and report.test.scores, f", {UNSEEN}": report.unseen}
+    tiles[1:1] = [(found, found.main, more) for more, found in others.items() if found is not None]
     texts = [(formatted(n, of.numbers[n]), f"{measure_of(n).title}{more} ({of.basis(n)})") for of, n, more in tiles]
     yield tag("ul", *(tag("li", tag("strong", number), text) for number, text in texts), class_="numbers")
     yield from (tag("p", line, dir="auto") for line in report.conclusions)
@@ -135,13 +132,14 @@ def evaluation_table(report: RunReport) -> Markup | None:
 
 
 def scores(report: RunReport) -> Iterator[Markup]:
+    for caption, (heads, *rows) in score_tables(report):
+        yield table(caption, heads, rows)
+    if report.details is not None or report.test is not None:
+        yield tag("p", INTERVALS, class_="soft")
     if report.details is None:
-        yield tag("p", "Nothing was held out, so nothing was evaluated.")
+        yield tag("p", NOT_EVALUATED)
         return
     found = report.details.scores
-    heads, *rows = reported_rows(report, found)
-    yield table(f"On {found.count:,} held-out {found.things}", heads, rows)
-    yield tag("p", INTERVALS, class_="soft")
     if found.classes is not None:
         heads, *rows = class_rows(found.classes)
         yield table("The most frequent classes", heads, rows)

@@ -24,7 +24,7 @@ from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, toke
 from headway.training.recipe_sources import DATA, RECIPE, RecipeLayers, begun_with, resolve, run_to_resume, to_yaml
 from headway.training.setting_origins import CommandLineOption
 
-FILES = ("data.path", "data.source", "data.target", "data.validation")
+FILES = ("data.path", "data.source", "data.target", "data.validation", "data.test")
 FREE = (*FILES, "train.workers", "train.recompute", "train.parallel", "train.replicas", "train.tensor_parallel")
 EXTENSIBLE = ("train.steps", "train.minutes")
 COUNTED = ("train.epochs", "train.minutes")  # a run of so many of these was made into steps
@@ -137,7 +137,7 @@ def data_hashes(made: Plan) -> dict[str, Any]:
 
 
 def files_of(made: Plan) -> Iterator[Path]:
-    yield from (*made.splits.files, *made.splits.validation_files)
+    yield from (*made.splits.files, *made.splits.validation_files, *made.splits.test_files)
     data, recipe = made.recipe.data, made.recipe
     for folder in (recipe.model.start, recipe.train.teacher, data.tokenizer, data.target_tokenizer):
         if folder is not None and Path(folder).is_dir():

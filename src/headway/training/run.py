@@ -7,7 +7,8 @@ Whatever ended a run early, resuming continues it as its own recipe says, on the
 (`resuming.py`).  Where several processes train (`processes.py`), process 0 alone writes, prints and evaluates.
 
 The weights that were chosen are evaluated once, at the end: console, report, model card and `scores.json` show these
-numbers.  Simple methods (`Task.baselines`) learn from the training records alone and are scored on the same records.
+numbers.  Test data is scored there too, by the same means, and at no other time.  Simple methods (`Task.baselines`)
+learn from the training records alone and are scored on the same records.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import math
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -30,14 +32,16 @@ from torch import nn
 
 from headway.adapters import save_adapter
 from headway.console import fitted, phase, progress_on
+from headway.data.checks import leaks
 from headway.data.records import Record
 from headway.data.splits import DataSplits
+from headway.distributed.sharing import sharing
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, going_on, malformed
 from headway.nn.trunk import tensors_of
 from headway.recipe import flat, from_flat
 from headway.system import CHECKPOINTS, keep_memory, memory_errors, write_json, write_text
-from headway.tasks.results import BaselineData
+from headway.tasks.results import BaselineData, EvalResult
 from headway.training.build import (
     StepTiming,
     batches_of,
@@ -73,6 +77,7 @@ from headway.training.run_summary import describe_end
 from headway.training.store import Store
 
 FINAL_ANSWERS = 1000  # held-out records that are answered at the end, at least
+ALL_ANSWERS = sys.maxsize  # of the test data
 BASELINE_RECORDS = 10_000  # of training, that simple methods learn from
 
 
@@ -250,17 +255,43 @@ def trained(
         for sentence in training.resume() if resume else ():
             training.notify("on_message", sentence)
         end = training.run(interruption)
-    made = length.made
+    made, model = length.made, learner.whole_model
+    if end.signal is None:
+        final = final_model(made, end, model)
+        end = tested(made, end, final, world)
     if end.signal is None and world.first:
         with phase("comparing with simple methods", moving=True):
-            end = with_baselines(made, end, learner.whole_model)
+            end = replace(end, found=with_baselines(made, end.found, model))
         with phase("writing the model and its report", moving=True):
-            write_report(made, end, log, learner.whole_model)
-            if end.counted and made.counts_all:
-                made.count_all(learner.whole_model)
-            save_model(made, learner.whole_model)
+            write_report(made, end, log, model)
+            save_model(made, final)
         log.mark_finished(end.step)
     return made, end
+
+
+def final_model(made: Plan, end: RunResult, model: nn.Module) -> nn.Module:
+    """The model as it is saved: where counted weights were kept, counted anew with what was held out."""
+    if not (end.counted and made.counts_all):
+        return model
+    final = deepcopy(model)
+    made.count_all(final)
+    return final
+
+
+def tested(made: Plan, end: RunResult, model: nn.Module, world: World) -> RunResult:
+    """The end of a run with the scores of the final weights on the test data, where there is any."""
+    if not made.encoded.test:
+        return end
+    on_test = made.on_test
+    evaluator = evaluator_of(on_test, ALL_ANSWERS)
+    assert evaluator is not None
+    with phase("scoring the test data", moving=True), sharing(world):
+        found = evaluator(model.eval())
+    if not world.first:
+        return end
+    splits, held = made.splits, on_test.splits.validation
+    count = leaks(held(), chain(splits.train(), splits.validation()))
+    return replace(end, test=with_baselines(on_test, found, model, ALL_ANSWERS), leaks=count)
 
 
 def save_model(made: Plan, model: nn.Module) -> None:
@@ -302,19 +333,20 @@ class RunLength:
         return limits_of(recipe), schedule_of(recipe, config_dim(self.made.config))
 
 
-def with_baselines(made: Plan, end: RunResult, model: nn.Module) -> RunResult:
-    """The end of a run with the scores of simple methods on the records that its model was evaluated on."""
-    if end.found is None or not math.isfinite(end.found.score):
-        return end
+def with_baselines(
+    made: Plan, found: EvalResult | None, model: nn.Module, answers: int = FINAL_ANSWERS
+) -> EvalResult | None:
+    """An evaluation with the scores of simple methods on the records that it is of."""
+    if found is None or not math.isfinite(found.score):
+        return found
     task, splits = made.task.without_augmentation(), made.splits
     held, train = list[Record](), list[Record]()
     if task.validation_records:
-        held = splits.some_validation(max(task.validation_records, FINAL_ANSWERS))
+        held = splits.some_validation(max(task.validation_records, answers))
         # dates are in no order, and some of them are soon made
         train = list(islice(splits.train(), BASELINE_RECORDS)) if splits.builtin else splits.some(BASELINE_RECORDS)
     data = BaselineData(train, epoch(made), held, made.encoded.validation)
-    found = tuple(task.baselines(model.eval(), data, end.found))
-    return replace(end, found=replace(end.found, baselines=found))
+    return replace(found, baselines=tuple(task.baselines(model.eval(), data, found)))
 
 
 def epoch(made: Plan) -> Iterator[Any]:

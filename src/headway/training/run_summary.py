@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Sized
 from json import dumps
 from pathlib import Path
+from typing import Any
 
 from headway.console import finite
-from headway.errors import argument, counted, going_on, path_argument
+from headway.errors import argument, counted, going_on, listed, path_argument
 from headway.metrics.scores import MEASURES, score_cell
 from headway.system import write_json
 from headway.tasks.base import Task, task_class
@@ -33,7 +34,10 @@ def describe_end(made: Plan, end: RunResult) -> str:
 
     example = made.task.example(made.splits, end.found.samples if end.found else ())
     commands = first_commands(type(made.task), made.out, example, find_attention_sites(made.shape()))
-    scores = [] if end.found is None else ["", *describe_scores(end.found), "", *conclusions(made, end)]
+    scores = [] if end.found is None else ["", *describe_scores(end.found)]
+    if end.test is not None:
+        scores += ["", f"test data ({test_names(made)}), scored once:", *describe_scores(end.test)]
+    scores += ["", *concluded] if (concluded := conclusions(made, end)) else []
     told = [f"done: the weights are {end.chosen}", f"the report is {made.out / REPORT}", *scores]
     return "\n".join(["", *told, "", "next", *(f"  {one.command}" for one in commands)])
 
@@ -61,9 +65,20 @@ def python_command(task: type[Task], folder: Path | str, example: str) -> str:
 
 def write_scores(made: Plan, end: RunResult) -> None:
     """The scores as data, in the folder of the run."""
-    if end.found is not None:
-        loss = {} if end.found.loss is None else finite({"loss": end.found.loss})
-        write_json(made.out / SCORES, {**end.found.to_dict(), **loss, "conclusions": conclusions(made, end)})
+
+    def plain(found: EvalResult) -> dict[str, Any]:
+        return {**found.to_dict(), **({} if found.loss is None else finite({"loss": found.loss}))}
+
+    told = {} if end.found is None else plain(end.found)
+    if end.test is not None:
+        told["test"] = {**plain(end.test), "files": [*map(str, made.splits.test_paths)], "leaks": end.leaks}
+    if told:
+        write_json(made.out / SCORES, {**told, "conclusions": conclusions(made, end)})
+
+
+def test_names(made: Plan) -> str:
+    """The files or folders of the test data, for a sentence."""
+    return listed([path.name for path in made.splits.test_paths], 3)
 
 
 def describe_scores(found: EvalResult) -> list[str]:
@@ -81,7 +96,8 @@ def describe_scores(found: EvalResult) -> list[str]:
 
 def conclusions(made: Plan, end: RunResult) -> list[str]:
     """The verdict, and what is to be known of the weights and of the scores."""
-    return [line for line in (verdict(made, end), kept_counts(made, end), selection(made, end)) if line]
+    lines = (verdict(made, end), kept_counts(made, end), selection(made, end), leaked(end))
+    return [line for line in lines if line]
 
 
 def verdict(made: Plan, end: RunResult) -> str | None:
@@ -146,7 +162,8 @@ def kept_counts(made: Plan, end: RunResult) -> str | None:
     if not made.counts_all or end.found is None:
         return said
     things = end.found.scores.things
-    return f"{said}; in the end they were counted anew with the held-out {things}, and the scores are of before that"
+    said = f"{said}; in the end they were counted anew with the held-out {things}, and the scores are of before that"
+    return said if end.test is None else f"{said}, but for those on the test data"
 
 
 def selection(made: Plan, end: RunResult) -> str | None:
@@ -159,5 +176,15 @@ def selection(made: Plan, end: RunResult) -> str | None:
     scores, chosen_by = found.scores, made.task.validation_records or found.scores.count
     which = "these" if chosen_by >= scores.count else f"{chosen_by:,} of these"
     said = f"{which} {scores.count:,} {scores.things} also chose the weights, so the score is optimistic"
+    if end.test is not None:
+        return f"{said}; the test data chose nothing"
     command, use = made.task.on_other_data
     return f"{said}; {use}: {command.format(path_argument(made.out))}"
+
+
+def leaked(end: RunResult) -> str | None:
+    """That test data is not all new."""
+    if not end.leaks:
+        return None
+    records = f"{counted(end.leaks, 'record')} of the test data"
+    return f"leak: the source of {records} is in the training or validation data too, so the test score is optimistic"

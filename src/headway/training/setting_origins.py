@@ -16,6 +16,7 @@ SHORT_OPTIONS = {
     "data.source": "--source",
     "data.target": "--target",
     "data.validation": "--validation",
+    "data.test": "--test",
     "data.task": "--task",
     "data.objective": "--objective",
     "data.columns": "--columns",

@@ -35,7 +35,7 @@ FILES = {
 DECODERS = [
     *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo2", "workbench"),
 ]
-PAIRS = ["bart", "captioner", "marian", "mbart", "t5", "transformer", "trocr", "vit_captioner", "whisper"]
+PAIRS = ["bart", "blip", "captioner", "marian", "mbart", "t5", "transformer", "trocr", "vit_captioner", "whisper"]
 TOWERS = ["clip", "image_text", "siglip"]
 
 

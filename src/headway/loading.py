@@ -113,11 +113,11 @@ def read_with_config(place: Path, heads: int | None, unsafe: bool) -> tuple[Mode
     if native:
         return from_native(values, tensors), tensors
     loaded, file = from_hf(values, tensors), place / "generation_config.json"
-    if file.is_file():
-        settings = generation_settings(read_json(file))
-        check_settings(settings, str(file))
-        loaded = replace(loaded, extra_config={**loaded.extra_config, **settings})
-    return loaded, loaded.family().keymap(loaded.config).load(tensors)
+    known = loaded.family()
+    settings = generation_settings(read_json(file)) if file.is_file() else {}
+    check_settings(settings, str(file))
+    loaded = replace(loaded, extra_config={**loaded.extra_config, **settings, **known.read_settings(values)})
+    return loaded, known.keymap(loaded.config).load(tensors)
 
 
 def read_with_adapter(place: Path, unsafe: bool) -> tuple[Model, Mapping[str, Tensor]]:

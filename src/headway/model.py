@@ -177,6 +177,7 @@ class Model:
         config = family.write_config(self.config)  # refused, if at all, before anything is written
         extra = {name: value for name, value in self.extra_config.items() if name not in (*LENGTHS, *MASKS)}
         values = {**extra, **config, **{name: value for name, value in extra.items() if name not in RATES}}
+        values = family.write_settings(values)
         if SETTINGS in config:  # timm's
             from headway.data.preprocess import ImagePreprocess
             from headway.data.timm_preprocess import timm_told

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -40,6 +41,7 @@ class Kind(Enum):
     IMAGE = auto()
     PATCHES = auto()
     PICTURED = auto()
+    CAPTIONED = auto()
     CONVOLUTIONS = auto()
 
 
@@ -86,6 +88,7 @@ def compared(case: Case) -> dict[str, float]:
         Kind.IMAGE: compare_image,
         Kind.PATCHES: compare_patches,
         Kind.PICTURED: compare_pictured,
+        Kind.CAPTIONED: compare_captioned,
         Kind.CONVOLUTIONS: compare_convolutions,
     }
     run = runs.get(case.kind, compare_stack)
@@ -249,16 +252,41 @@ def compare_pair(
     theirs: Any, ours: Any, given: dict[str, Tensor], source: Tensor, source_ctx: Context, real: Tensor
 ) -> dict[str, float]:
     """`given` and `source` are the same to read, theirs and ours; `real` (B S) are the encoder's tokens that count."""
-    targets, target_real = ragged(getattr(theirs.config, "decoder", theirs.config).vocab_size, seed=1)
+    targets, _ = ragged(getattr(theirs.config, "decoder", theirs.config).vocab_size, seed=1)
     out = theirs(**given, decoder_input_ids=targets, output_hidden_states=True, output_attentions=True)
+    return compare_written(ours, out, source, targets, source_ctx, real)
+
+
+def compare_captioned(theirs: Any, ours: Any) -> dict[str, float]:
+    """The same by BLIP's two halves, one after the other: the whole tells nothing of what its decoder shows."""
+    images = some_images(theirs.config.vision_config)
+    targets, _ = ragged(theirs.config.text_config.vocab_size, seed=1)
+    shown = {"output_hidden_states": True, "output_attentions": True}
+    seen = theirs.vision_model(pixel_values=images, **shown)
+    said = theirs.text_decoder(input_ids=targets, encoder_hidden_states=seen.last_hidden_state, **shown)
+    assert torch.equal(theirs(pixel_values=images, input_ids=targets).logits, said.logits)
+    out = SimpleNamespace(
+        logits=said.logits,
+        encoder_hidden_states=seen.hidden_states,
+        encoder_attentions=seen.attentions,
+        decoder_hidden_states=said.hidden_states,
+        decoder_attentions=said.attentions,
+        cross_attentions=said.cross_attentions,
+    )
+    real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
+    return compare_written(ours, out, images, targets, Context(), real)
+
+
+def compare_written(
+    ours: Any, out: Any, source: Tensor, targets: Tensor, source_ctx: Context, real: Tensor
+) -> dict[str, float]:
     trace = Trace(ours, "*")
     logits = ours(source, targets, replace(source_ctx, trace=trace), Context(trace=trace))
-    found = {"logits": difference(logits, out.logits)}
+    found, everywhere = {"logits": difference(logits, out.logits)}, torch.ones_like(targets, dtype=torch.bool)
     found["hidden states"] = max(
         hidden_difference(trace, "encoder.", out.encoder_hidden_states, real),
-        hidden_difference(trace, "decoder.", out.decoder_hidden_states, torch.ones_like(target_real)),
+        hidden_difference(trace, "decoder.", out.decoder_hidden_states, everywhere),
     )
-    everywhere = torch.ones_like(target_real)
     found["attention maps"] = max(
         map_difference(trace, "encoder.{}.attn.weights", out.encoder_attentions, real),
         map_difference(trace, "decoder.{}.attn.weights", out.decoder_attentions, everywhere),
@@ -348,7 +376,8 @@ def compare_convolutions(theirs: Any, ours: nn.Module) -> dict[str, float]:
 
 
 def some_images(c: Any) -> Tensor:
-    return torch.randn(2, c.num_channels, c.image_size, c.image_size, generator=torch.Generator().manual_seed(2))
+    channels, draw = getattr(c, "num_channels", 3), torch.Generator().manual_seed(2)
+    return torch.randn(2, channels, c.image_size, c.image_size, generator=draw)
 
 
 def some_frames(c: Any) -> Tensor:

@@ -73,7 +73,60 @@ CONVNEXT = {
     "patch_size": 4,
     **LABELS,
 }
+BLIP_TEXT = {
+    "attention_probs_dropout_prob": 0.0,
+    "bos_token_id": 30522,
+    "eos_token_id": 2,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "is_decoder": True,
+    "layer_norm_eps": 1e-12,
+    "max_position_embeddings": 512,
+    "model_type": "blip_text_model",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "pad_token_id": 0,
+    "projection_dim": 768,
+    "sep_token_id": 102,
+    "vocab_size": 30524,
+}
+BLIP_IMAGE = {
+    "attention_dropout": 0.0,
+    "dropout": 0.0,
+    "hidden_act": "gelu",
+    "hidden_size": 768,
+    "image_size": 384,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-05,
+    "model_type": "blip_vision_model",
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "num_hidden_layers": 12,
+    "patch_size": 16,
+    "projection_dim": 512,
+}
+BLIP = {
+    "architectures": ["BlipForConditionalGeneration"],
+    "image_text_hidden_size": 256,
+    "initializer_factor": 1.0,
+    "logit_scale_init_value": 2.6592,
+    "model_type": "blip",
+    "projection_dim": 512,
+    "text_config": BLIP_TEXT,
+    "vision_config": BLIP_IMAGE,
+}
 CONFIGS: dict[str, dict[str, Any]] = {
+    "blip-image-captioning-base": BLIP,
+    "blip-image-captioning-large": {
+        **BLIP,
+        "text_config": {**BLIP_TEXT, "encoder_hidden_size": 1024},
+        "vision_config": {
+            **BLIP_IMAGE,
+            **{"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24},
+        },
+    },
     "dinov3-vits16-pretrain-lvd1689m": {
         **DINOV3,
         "hidden_act": "gelu",

@@ -39,6 +39,7 @@ from headway.ops.rotary import HALVES, Rotary
 from headway.zoo import albert as albert_zoo
 from headway.zoo import bart as bart_zoo
 from headway.zoo import bert as bert_zoo
+from headway.zoo import blip as blip_zoo
 from headway.zoo import bloom as bloom_zoo
 from headway.zoo import captioner as captioner_zoo
 from headway.zoo import clip_text as clip_text_zoo
@@ -420,10 +421,16 @@ def zoo_captioner(attention: str) -> nn.Module:
     return captioner_zoo.build(captioner_zoo.Config(VOCAB, image=16, attention=attention, **sizes)).decoder
 
 
+EYE = vit_zoo.Config(image=8, patch=4, dim=DIM, layers=1, heads=2, top="none")
+WRITER = {"dim": DIM, "decoder_layers": 2, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
+
+
 def zoo_trocr() -> nn.Module:
-    eye = vit_zoo.Config(image=8, patch=4, dim=DIM, layers=1, heads=2, top="none")
-    sizes = {"dim": DIM, "decoder_layers": 2, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
-    return lively(trocr_zoo.build(trocr_zoo.Config(VOCAB, CONTEXT, eye, **sizes)).decoder)
+    return lively(trocr_zoo.build(trocr_zoo.Config(VOCAB, CONTEXT, EYE, **WRITER)).decoder)
+
+
+def zoo_blip() -> nn.Module:
+    return lively(blip_zoo.build(blip_zoo.Config(VOCAB, CONTEXT, EYE, **WRITER)).decoder)
 
 
 def zoo_vit_captioner() -> nn.Module:
@@ -576,6 +583,7 @@ SUBJECTS = [
     Subject("zoo captioner decoder", lambda: zoo_captioner("soft"), RECURRENT, tokens, memory),
     Subject("zoo captioner decoder, hard", lambda: zoo_captioner("hard"), RECURRENT, tokens, memory),
     Subject("zoo trocr decoder", zoo_trocr, DECODER, tokens, memory),
+    Subject("zoo blip decoder", zoo_blip, DECODER, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
     Subject("zoo longformer classes", lambda: zoo_longformer("rows"), CLASSIFIER, tokens),

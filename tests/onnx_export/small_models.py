@@ -28,6 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "bart": {**TEXT, **DECODER},
     "beit": {**SIZES, **IMAGE, "classes": 3},
     "bert": {**TEXT, "top": "words"},
+    "blip": {**WORDS, **DECODER, "dim": 16, "encoder": vit.Config(**SIZES, **IMAGE, top="rows")},
     "bloom": {**WORDS, **ONE},
     "captioner": {"vocab": VOCAB, "image": 16, "widths": (4, 8), "dim": 6, "hidden": 8, "align": 6},
     "clip": {**TOWERS, "end": VOCAB - 1, "width": 6},

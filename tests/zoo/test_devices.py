@@ -39,13 +39,14 @@ PYRAMID: dict[str, object] = {"dim": 4, "layers": (1, 1), "heads": (1, 2), "patc
 CONVOLUTIONS: dict[str, object] = {"dim": 8, "layers": (1, 1), "widths": (16, 16)}
 WAVES: dict[str, object] = {"channels": (4,), "kernels": (3,), "strides": (2,), "groups": 2}
 ATTENTIVE: dict[str, object] = {"encoder": "resnet-nano-attention"}
+EYE: dict[str, object] = {"encoder": vit.Config(image=16, patch=4, dim=16, layers=1, heads=2, hidden=16, top="none")}
 SPECIAL: dict[str, dict[str, object]] = {
     **dict.fromkeys(("swin", "swinv2", "mvit", "mvitv2"), PYRAMID),
     **dict.fromkeys(("wav2vec2", "wav2vec2_conformer"), WAVES),
     **dict.fromkeys(("simclr", "image_text"), ATTENTIVE),
     "convnext": CONVOLUTIONS,
     "dinov3": {"stretch": 1.0},
-    "trocr": {"encoder": vit.Config(image=16, patch=4, dim=16, layers=1, heads=2, hidden=16, top="none")},
+    **dict.fromkeys(("trocr", "blip"), EYE),
     "resnet": {**CONVOLUTIONS, "attention": (1,)},
     "lrnet": {**CONVOLUTIONS, "hidden": (8, 8), "share": 2, "size": 3},
     "captioner": {"widths": (8, 16)},

@@ -21,7 +21,7 @@ from headway.nn.attention import Attention, CrossAttention, SelfAttention, fuse_
 from headway.nn.block import Block, Dropout, Identity, Residual, Scale, Stack, StochasticDepth
 from headway.nn.embed import LearnedPosition, MarkedPosition, NoPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation, GatedFFN, Hidden, activation_style
-from headway.nn.head import LMHead
+from headway.nn.head import LMHead, MLMHead
 from headway.nn.low_precision import Int8Hidden, Int8Linear, Int8LMHead, Int8Weights
 from headway.nn.trunk import Trunk
 from headway.ops.attend import Dot
@@ -55,10 +55,19 @@ def lower(model: nn.Module, capacity: int) -> StepProgram | None:
 def lower_trunk(program: StepProgram, model: Trunk) -> None:
     x = lower_part(program, model.stack, embedded(program, model.embed))
     program.add(OpKind.SELECT, x, x)
-    head = exactly(LMHead, model.head, Int8LMHead)
+    head = model.head
+    if type(head) is MLMHead:
+        x, head = lower_narrowed(program, head, x), head.words
+    head = exactly(LMHead, head, Int8LMHead)
     if (scale := exactly(Scale, head.multiplier)).factor != 1.0:
         program.add(OpKind.SCALE, x, x, number=scale.factor)
     multiply(program, x, program.register("logits", len(head.weight)), head)
+
+
+def lower_narrowed(program: StepProgram, part: MLMHead, x: Register) -> Register:
+    hidden = lower_linear(program, part.dense, x, "dense")
+    program.add(OpKind.ACTIVATE, hidden, hidden, style=style_of(part.act))
+    return lower_slot(program, part.norm, hidden, hidden)
 
 
 def lower_part(program: StepProgram, part: nn.Module, x: Register) -> Register:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -129,6 +129,10 @@ class Rule:
     @property
     def names(self) -> tuple[str, ...]:
         return (self.ours,) if isinstance(self.ours, str) else self.ours
+
+    def within(self, theirs: str, ours: str) -> Rule:
+        """The rule of a part of a model, whose names stand behind these."""
+        return replace(self, theirs=theirs + self.theirs, ours=tuple(ours + name for name in self.names))
 
 
 def linear(theirs: str, ours: str, *, outside: bool = False) -> tuple[Rule, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
+from headway.interop.config_reader import unchanged
 from headway.interop.timm_folder import is_timm
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Family:
     keymap: Callable[[Any], KeyMap]
     build: Callable[[Any], nn.Module]
     settle: Callable[[Any, Collection[str]], Any]  # the config, mended by the names of the tensors that are there
+    read_settings: Callable[[Mapping[str, Any]], dict[str, Any]]  # of generation, where the config alone tells them
+    write_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]  # a config.json with them in their places
 
 
 # model_type: the file in `zoo`; the file here has the name of the model_type, with _ for -
@@ -36,6 +39,7 @@ FAMILIES = {
     "bart": "bart",
     "beit": "beit",
     "bert": "bert",
+    "blip": "blip",
     "bloom": "bloom",
     "camembert": "bert",
     "clip": "clip",
@@ -129,6 +133,7 @@ CLASSES = {
     "Bart": "bart",
     "Beit": "beit",
     "Bert": "bert",
+    "Blip": "blip",
     "Bloom": "bloom",
     "CLIP": "clip",
     "CLIPText": "clip_text_model",
@@ -233,7 +238,9 @@ def family(model_type: str) -> Family:
     there = import_module(f"headway.interop.{model_type.replace('-', '_')}")
     here = import_module(f"headway.zoo.{FAMILIES[model_type]}")
     settle = getattr(there, "settle", as_told)
-    return Family(FAMILIES[model_type], there.read_config, there.write_config, there.keymap, here.build, settle)
+    settings = getattr(there, "read_settings", no_settings), getattr(there, "write_settings", unchanged)
+    there_and_back = there.read_config, there.write_config, there.keymap
+    return Family(FAMILIES[model_type], *there_and_back, here.build, settle, *settings)
 
 
 def type_for(architecture: str) -> str | None:
@@ -246,3 +253,8 @@ def type_for(architecture: str) -> str | None:
 def as_told(config: Any, names: Collection[str]) -> Any:
     """Most configs leave nothing open."""
     return config
+
+
+def no_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Most have them at the top of their config.json, or in a generation_config.json."""
+    return {}

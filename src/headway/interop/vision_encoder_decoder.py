@@ -95,18 +95,13 @@ def keymap(c: Config) -> KeyMap:
     layers = side("decoder", {"self_attn": "attn", "encoder_attn": "cross"}, "after")
     return KeyMap(
         rules=(
-            *(inside(rule, "encoder.", "encoder.") for rule in eye.rules),
+            *(rule.within("encoder.", "encoder.") for rule in eye.rules),
             Rule(words, "decoder.embed.token.weight"),
             Rule(f"{before}decoder.embed_positions.weight", "decoder.embed.position.table.weight"),
             *(linear(f"{before}decoder.layernorm_embedding", "decoder.embed.norm") if c.normed else ()),
-            *(inside(rule, before, "") for rule in layers),
+            *(rule.within(before, "") for rule in layers),
             *(() if c.tied else (Rule("decoder.output_projection.weight", "decoder.head.weight"),)),
         ),
         ignored=tuple(f"encoder.{name}" for name in eye.ignored),
         ties={"decoder.output_projection.weight": words} if c.tied else None,
     )
-
-
-def inside(rule: Rule, theirs: str, ours: str) -> Rule:
-    """A rule of a part, whose names stand behind these."""
-    return replace(rule, theirs=theirs + rule.theirs, ours=tuple(ours + name for name in rule.names))

@@ -101,8 +101,11 @@ class TextsAboutMedia(MediaTask):
         return [[*stored_sample(self.input, place, extent), *self.written(texts)] for place, extent, *texts in fields]
 
     def written(self, texts: list[str]) -> tuple[list[int], list[int]]:
-        rows = [cut(row, self.max_length) for row in self.words().encode_batch(texts)]
+        rows = [cut(row, self.max_length) for row in self.framed(texts)]
         return [id for row in rows for id in row], [len(row) for row in rows]
+
+    def framed(self, texts: list[str]) -> list[list[int]]:
+        return self.words().encode_batch(texts)
 
     def words(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -210,6 +213,13 @@ class WritesAboutMedia(TextsAboutMedia):
     def text_length(self, row: list[list[int]]) -> int:
         return len(row[2])
 
+    def framed(self, texts: list[str]) -> list[list[int]]:
+        """Where the model's first token is its start token, that stands in place of the tokenizer's: BLIP's."""
+        rows, first = super().framed(texts), self.words().bos
+        if self.start_token == first or self.settings.get("bos_token_id") != self.start_token:
+            return rows
+        return [row[1:] if row[:1] == [first] else row for row in rows]
+
     # ---- use
 
     @torch.inference_mode()
@@ -250,7 +260,7 @@ class Captioning(WritesAboutMedia):
     name = "captioning"
     does = "writes what is on an image"
     reads = "images"
-    architectures = ("captioner", "vit_captioner", "trocr")
+    architectures = ("captioner", "vit_captioner", "trocr", "blip")
     encoder_place = "encoder."
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")

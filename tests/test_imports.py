@@ -20,6 +20,7 @@ LAYERS = {
     "system": 1,
     "console": 1,
     "figures": 2,
+    "setting": 1,
     "recipe": 2,
     "distributed": 2,
     "ops": 1,

@@ -8,7 +8,8 @@ import pytest
 
 from headway.cli import main as cli
 from headway.recipe import SETTINGS, Recipe
-from headway.training.recipe_sources import RecipeLayers, commented_yaml, from_yaml, preset_values, resolve
+from headway.training.recipe_sources import RecipeLayers, from_yaml, preset_values, resolve
+from headway.training.recipe_template import commented_yaml
 from headway.zoo.presets import PRESETS
 
 

@@ -28,16 +28,14 @@ from headway.recipe import (
     DataSettings,
     ModelSettings,
     Recipe,
-    Setting,
     TrainSettings,
     flat,
     from_flat,
-    kinds_of,
 )
+from headway.setting import Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
 from headway.training.recipe_sources import (
     RecipeLayers,
-    commented_yaml,
     from_yaml,
     preset_values,
     read_layers,
@@ -45,6 +43,7 @@ from headway.training.recipe_sources import (
     resolve,
     to_yaml,
 )
+from headway.training.recipe_template import commented_yaml
 from headway.training.setting_origins import ELSEWHERE, SHORT_OPTIONS, EnvironmentVariable
 from headway.training.settings import read_yaml
 from headway.zoo.presets import PRESETS

@@ -16,8 +16,9 @@ from headway.generate.session import DecodingSession, encode_sources
 from headway.generate.weight_layout import arrange, arrange_waiting
 from headway.loading import load
 from headway.model import Model
-from headway.nn.attention import SelfAttention, apply_each, fuse, fuse_in_place
+from headway.nn.attention import SelfAttention
 from headway.nn.context import Context
+from headway.nn.fused_linear import apply_each, fuse, fuse_in_place
 from headway.nn.trunk import EncoderDecoder, Trunk
 from headway.zoo import gpt2, transformer
 from tests.generate.models import MODELS, PROMPTS, built, memory_of, told

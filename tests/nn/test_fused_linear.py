@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.nn.attention import apply_each, fuse
+from headway.nn.fused_linear import apply_each, fuse
 
 DIM = 8
 MANY = DIM + 1  # tokens

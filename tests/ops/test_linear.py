@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from headway.nn.attention import apply
+from headway.nn.fused_linear import apply
 from headway.ops import cross_entropy
 from headway.ops import linear as module
 from headway.ops.cross_entropy import linear_cross_entropy, linear_cross_entropy_plain

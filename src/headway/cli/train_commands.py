@@ -19,7 +19,8 @@ from cyclopts import Group, Parameter
 from headway.cli.options import TYPED, Debug, check_data, import_torch
 from headway.console import progress_on
 from headway.errors import UserError
-from headway.recipe import ALIASES, EXCLUSIVE, SETTINGS, Setting, kinds_of
+from headway.recipe import ALIASES, EXCLUSIVE, SETTINGS
+from headway.setting import Setting, kinds_of
 from headway.tasks.registry import DATA_WORDS
 from headway.training.setting_origins import SHORT_OPTIONS, TRAINER_OPTIONS, CommandLineOption, setting_called
 
@@ -315,7 +316,7 @@ def init(preset: str | None = None, /) -> None:
     preset
         One of headway list; by default it is left to be chosen.
     """
-    from headway.training.recipe_sources import commented_yaml
+    from headway.training.recipe_template import commented_yaml
 
     print(commented_yaml(preset), end="")
 

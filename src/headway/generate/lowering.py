@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from headway.generate.step_program import OpKind, Register, StepProgram
 from headway.native.library import NativeLibrary, is_plain, native_library
-from headway.nn.attention import Attention, CrossAttention, SelfAttention, fuse_in_place, has_hooks
+from headway.nn.attention import Attention, CrossAttention, SelfAttention
 from headway.nn.block import Block, Dropout, Identity, Residual, Scale, Stack, StochasticDepth
 from headway.nn.embed import LearnedPosition, MarkedPosition, NoPosition, SinusoidalPosition, TokenEmbed
 from headway.nn.ffn import FFN, Activation, GatedFFN, Hidden, activation_style
+from headway.nn.fused_linear import fuse_in_place, has_hooks
 from headway.nn.head import LMHead, MLMHead
 from headway.nn.low_precision import Int8Hidden, Int8Linear, Int8LMHead, Int8Weights
 from headway.nn.trunk import Trunk

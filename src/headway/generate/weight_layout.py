@@ -7,7 +7,7 @@ faster to read; shapes and values stay.  Measured on one thread:
   50257×768 13.2 → 7.5, 33 → 39; 3072×768 0.78 → 0.52, 1.37 → 1.71, 9.1 → 9.0; 768×768 0.195 → 0.175, 0.31 → 0.36,
   2.08 → 2.11.  768×3072 would lose: 0.54 → 0.71.
 - The queries', keys' and values' matrices of a self-attention lie side by side, so that they are read as one
-  (`nn.attention.fuse`): three of 768×768 0.50 → 0.37 ms.
+  (`nn.fused_linear.fuse`): three of 768×768 0.50 → 0.37 ms.
 - All of them lie in one block of large pages, so that fewer addresses are looked up: GPT-2's matrices 28.6 → 27.0 ms.
 
 To move 500 MB takes 0.2 s, where to map their file takes 2 ms.  So `load` leaves weights in their files, and they are
@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.native.library import is_watched, large_pages
-from headway.nn.attention import SelfAttention, bias_of
+from headway.nn.attention import SelfAttention
+from headway.nn.fused_linear import bias_of
 from headway.nn.head import LMHead
 from headway.nn.trunk import Trunk
 

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.attention import apply, has_hooks
 from headway.nn.block import Dropout, Identity
 from headway.nn.context import EMPTY, Context
+from headway.nn.fused_linear import apply, has_hooks
 
 Activation = Callable[[Tensor], Tensor]
 

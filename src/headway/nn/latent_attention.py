@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, apply_each, merge, share, split
+from headway.nn.attention import BIASED, UNBIASED, Biases, Keys, SelfAttention, merge, share, split
 from headway.nn.bias import GatedT5Bias
 from headway.nn.block import Identity
 from headway.nn.context import Context, PackedLengths, padded
+from headway.nn.fused_linear import apply_each
 from headway.ops.attend import DOT, Dot, Score
 from headway.ops.attention_map import AttentionMap, Bias
 from headway.ops.pattern import Causal, Global, Pattern, Positions, Window

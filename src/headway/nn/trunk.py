@@ -20,10 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from headway.errors import UserError
-from headway.nn.attention import SelfAttention, has_hooks
+from headway.nn.attention import SelfAttention
 from headway.nn.block import Block, IgnoreContext, Residual, Stack, tokenwise
 from headway.nn.context import EMPTY, Context, TokenSelection, owners_of
 from headway.nn.frames import Shortening
+from headway.nn.fused_linear import has_hooks
 from headway.nn.head import SumPool, tokens_for_head
 from headway.nn.state import State
 from headway.ops.attention_map import Readable

@@ -25,7 +25,7 @@ from headway.nn.recompute import innermost_blocks
 from headway.recipe import Recipe
 from headway.system import gibibytes, memory_limit, resident_memory
 from headway.tasks.base import StreamTask, Task, TaskSetup
-from headway.tasks.text_tasks import MAX_LENGTH
+from headway.tasks.text_tasks import MAX_LENGTH, given
 from headway.training.dataset import EncodedDataset
 from headway.training.groups import freeze
 from headway.zoo.build import DataRequirements, architecture_of, config_for, config_of, on_meta
@@ -138,6 +138,16 @@ def max_epochs(task: Task, unit: str, times: float = 1.0) -> float:
 def default_epochs(task: Task, encoded: EncodedDataset, update: int) -> float:
     """Epochs of a run that has the time; of little data more, for some updates of `update` tokens each."""
     return max(max_epochs(task, encoded.unit), MIN_UPDATES * update / encoded.tokens)
+
+
+def steps_of(epochs: float, tokens: int, update: int) -> int:
+    """The steps that read so many tokens so often, at `update` of them in each."""
+    return max(1, round(epochs * tokens / update))
+
+
+def max_length_of(recipe: Recipe, setup: TaskSetup) -> int:
+    """Tokens of a row at most: as asked, as chosen by the data, or as usual."""
+    return setup.chosen.get("data.max_length", given(recipe.data.max_length, MAX_LENGTH))
 
 
 def epochs_in(minutes: float, encoded: EncodedDataset, weights: int, threads: int) -> float:

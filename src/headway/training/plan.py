@@ -31,7 +31,7 @@ from headway.recipe import Recipe, flat, from_flat
 from headway.tasks.base import Task, TaskSetup, task_class
 from headway.tasks.model_parts import CUSTOM, CountsWeights
 from headway.tasks.registry import TASKS
-from headway.tasks.text_tasks import MAX_LENGTH, given
+from headway.tasks.text_tasks import given
 from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset
 from headway.training.defaults import (
     MINUTES,
@@ -45,11 +45,13 @@ from headway.training.defaults import (
     fine_tuning_lr,
     fitted_to_memory,
     max_epochs,
+    max_length_of,
     preset_by_size,
     preset_configs,
     requirements,
     row_length,
     smaller_presets,
+    steps_of,
     weights_per_token,
     with_checkpointing,
 )
@@ -380,16 +382,6 @@ def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Re
         "train.log_every": given(train.log_every, max(1, steps // 100)),
     }
     return from_flat({**flat(recipe), **chosen})
-
-
-def steps_of(epochs: float, tokens: int, update: int) -> int:
-    """The steps that read so many tokens so often, at `update` of them in each."""
-    return max(1, round(epochs * tokens / update))
-
-
-def max_length_of(recipe: Recipe, setup: TaskSetup) -> int:
-    """Tokens of a row at most: as asked, as chosen by the data, or as usual."""
-    return setup.chosen.get("data.max_length", given(recipe.data.max_length, MAX_LENGTH))
 
 
 def tokenizer_texts(setup: TaskSetup) -> list[str]:

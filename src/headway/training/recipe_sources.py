@@ -21,7 +21,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.console import fitted, phase
@@ -35,7 +34,6 @@ from headway.recipe import (
     SECTIONS,
     SETTINGS,
     Recipe,
-    Setting,
     canonical,
     flat,
     from_flat,
@@ -52,8 +50,6 @@ from headway.training.setting_origins import (
     SettingOrigin,
 )
 from headway.training.settings import (
-    KeyPath,
-    bounds,
     fit,
     lists_to_tuples,
     parse_size,
@@ -69,7 +65,6 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 1_000_000
 INIT = "headway init > recipe.yaml"
 FORMAT, VERSION = "version", 1  # the key of a recipe file that tells its format, and what is read and written here
-COMMENT_WIDTH = 76  # so that commented lines fit into 80 columns
 RECIPE, DATA = "recipe.yaml", "data.json"  # in the folder of a run
 Layer = Mapping[str, GivenValue]
 
@@ -305,34 +300,6 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return [to_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-ABOUT = {"data": "Training data", "model": "Model", "train": "Training"}
-
-
-def commented_yaml(name: str | None = None) -> str:
-    """The recipe of a preset, or the default one, as YAML with a comment above each setting."""
-    recipe = resolve(RecipeLayers(), preset_values(name) if name else {})
-    comments: dict[KeyPath, str] = {
-        ((one.section, one.word) if one.section else (one.word,)): setting_comment(one) for one in SETTINGS.values()
-    }
-    comments[FORMAT,] = "version of the format of this file"
-    comments |= {(section,): f"\n{about}" for section, about in ABOUT.items()}
-    sizes = list(recipe.model.sizes)
-    if name and sizes:
-        comments["model", sizes[0]] = f"sizes of the {preset(name).architecture}, from the preset"
-    head = (
-        f"# A recipe{f' for {name}' if name else ''}.  Save it to a file, edit it, and train with it:\n"
-        "#   headway train DATA --config recipe.yaml\n"
-        "# A setting that is left out has the value shown here; null is chosen before the run.\n"
-    )
-    return head + write_yaml(nested(recipe), comments)
-
-
-def setting_comment(one: Setting) -> str:
-    limits = f" ({bounds(one)})" if one.max_value is not None else ""
-    choices = f" ({' | '.join(one.choices)})" if one.choices else ""
-    return "\n".join(wrap(f"{one.text}{limits}{choices}", COMMENT_WIDTH))
 
 
 def preflight(layers: RecipeLayers, out: TextIO | None) -> DataSplits:

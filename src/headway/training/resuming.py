@@ -19,8 +19,9 @@ from headway.data.table import as_number
 from headway.errors import UserError, malformed
 from headway.recipe import Recipe, flat
 from headway.system import read_json, write_text
+from headway.training.defaults import steps_of
 from headway.training.metrics_log import MetricsLog
-from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, steps_of, tokenizer_texts
+from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, tokenizer_texts
 from headway.training.recipe_sources import DATA, RECIPE, RecipeLayers, begun_with, resolve, run_to_resume, to_yaml
 from headway.training.setting_origins import CommandLineOption
 

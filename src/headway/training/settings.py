@@ -26,7 +26,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
 from headway.errors import UserError, nearest
-from headway.recipe import Setting, kinds_of
+from headway.setting import Setting, kinds_of
 
 NUMBERS = re.compile(r"\d+(,\d+)+")
 MAX_MAGNITUDE = 1e300

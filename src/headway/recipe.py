@@ -126,7 +126,7 @@ class ModelSettings:
     lora: tuple[int | str, ...] | None = setting(
         None,
         "LoRA: train low-rank parts beside the weights of model.from, which stay as they are: rank=8, and perhaps "
-        "alpha=16, dropout=0.1, targets=q+v (names of layers); null: train the weights themselves",
+        "alpha=16, dropout=0.1, targets=q+v (names of layers), dora=true (DoRA); null: train the weights themselves",
     )
     layer_decay: float = setting(
         1.0,

@@ -18,7 +18,7 @@ from headway.interop.adapter import ADAPTER, WEIGHTS
 from headway.interop.weights import read_safetensors, write_weights
 from headway.loading import load
 from headway.model import Model
-from headway.nn.low_rank import adapted
+from headway.nn.low_rank import DoRALinear, adapt, adapted, decompose
 from headway.nn.trunk import tensors_of
 from headway.training.lora import LoRA, attach
 
@@ -59,13 +59,16 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return place
 
 
-def trained(base: Path, targets: tuple[str, ...] = (), rank: int = 3) -> Model:
+def trained(base: Path, targets: tuple[str, ...] = (), rank: int = 3, *, dora: bool = False) -> Model:
     """A model whose low-rank parts, and final norm or head, are not what they began as."""
     found = load(base)
     torch.manual_seed(5)
-    attach(found.model, LoRA(rank, 2.0 * rank, 0.1, targets), tensors_of(found.model))
+    attach(found.model, LoRA(rank, 2.0 * rank, 0.1, targets, dora), tensors_of(found.model))
     for layer in adapted(found.model).values():
         nn.init.normal_(layer.lora_b)
+        if isinstance(layer, DoRALinear):
+            with torch.no_grad():
+                layer.lora_magnitude.add_(5 * torch.rand(layer.out_features))
     return found
 
 
@@ -88,11 +91,12 @@ def theirs(base: Path, folder: Path) -> Any:
     return peft.PeftModel.from_pretrained(plain, str(folder)).eval()
 
 
+@pytest.mark.parametrize("dora", [False, True], ids=["LoRA", "DoRA"])
 @pytest.mark.parametrize("targets", [(), ("q", "v", "up")], ids=["all", "some"])
 def test_merged_loaded_over_a_base_and_as_trained_are_one_model(
-    base: Path, targets: tuple[str, ...], tmp_path: Path
+    base: Path, targets: tuple[str, ...], dora: bool, tmp_path: Path
 ) -> None:
-    found = trained(base, targets)
+    found = trained(base, targets, dora=dora)
     expected = logits(found.model)
     assert not torch.allclose(expected, logits(load(base).model), atol=1e-3)
     folder = saved(found, base, tmp_path / "adapter")
@@ -107,15 +111,17 @@ def test_merged_loaded_over_a_base_and_as_trained_are_one_model(
 
 
 @pytest.mark.slow
-def test_peft_computes_the_same_with_what_is_written_here(base: Path, tmp_path: Path) -> None:
-    found = trained(base, ("q", "v", "up", "out"))
+@pytest.mark.parametrize("dora", [False, True], ids=["LoRA", "DoRA"])
+def test_peft_computes_the_same_with_what_is_written_here(base: Path, dora: bool, tmp_path: Path) -> None:
+    found = trained(base, ("q", "v", "up", "out"), dora=dora)
     folder = saved(found, base, tmp_path / "adapter")
     with torch.no_grad():
         assert_close(theirs(base, folder)(input_ids=IDS).logits, logits(found.model), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_what_peft_writes_is_computed_here(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dora", [False, True], ids=["LoRA", "DoRA"])
+def test_what_peft_writes_is_computed_here(base: Path, dora: bool, tmp_path: Path) -> None:
     peft: Any = pytest.importorskip("peft")
     transformers: Any = import_module("transformers")
 
@@ -123,8 +129,10 @@ def test_what_peft_writes_is_computed_here(base: Path, tmp_path: Path) -> None:
     plain = getattr(transformers, name).from_pretrained(base)
     given = {"rank_pattern": {"0.*": 2}, "alpha_pattern": {"0.*": 3}, "use_rslora": name.startswith("Llama")}
     task = {"task_type": "SEQ_CLS"} if name.startswith("Bert") else {}
-    settings = peft.LoraConfig(r=4, lora_alpha=6, target_modules="all-linear", init_lora_weights=False, **given, **task)
-    model = peft.get_peft_model(plain, settings).eval()
+    given |= {"init_lora_weights": False, "use_dora": dora}
+    model = peft.get_peft_model(plain, peft.LoraConfig(r=4, lora_alpha=6, target_modules="all-linear", **given, **task))
+    for values in (value for name, value in model.eval().named_parameters() if "magnitude" in name):
+        nn.init.uniform_(values)
     model.save_pretrained(str(tmp_path / "adapter"))
     with torch.no_grad():
         expected = model(input_ids=IDS).logits
@@ -200,8 +208,53 @@ def test_adapters_that_do_not_fit_are_refused(gpt2: Path, tmp_path: Path) -> Non
         load(folder)
     values = json.loads((folder / ADAPTER).read_text())
     (folder / ADAPTER).write_text(json.dumps({**values, "use_dora": True}))
-    with pytest.raises(UserError, match="says use_dora=True, which is not computed here"):
+    with pytest.raises(UserError, match=r"has no lora_magnitude_vector that fits"):
         load(folder)
+    (folder / ADAPTER).write_text(json.dumps({**values, "lora_bias": True}))
+    with pytest.raises(UserError, match="says lora_bias=True, which is not computed here"):
+        load(folder)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_step_of_dora_is_that_of_peft(dropout: float) -> None:
+    """Output and gradients of a layer in training; what is added to the layer's output is dropped out alike."""
+    peft: Any = pytest.importorskip("peft")
+
+    torch.manual_seed(0)
+    x, layer = torch.randn(5, 6), nn.Linear(6, 4)
+    settings = peft.LoraConfig(r=2, lora_alpha=3, lora_dropout=dropout, use_dora=True, target_modules=["0"])
+    theirs = peft.get_peft_model(nn.Sequential(layer), settings).train()
+    mine = decompose(adapt(nn.Linear(6, 4), 2, 1.5, dropout))
+    own = {name: value for name, value in theirs.named_parameters() if "base_layer" not in name}
+    pairs = list(zip((mine.lora_a, mine.lora_b, mine.lora_magnitude), own.values(), strict=True))
+    with torch.no_grad():
+        mine.weight.copy_(layer.weight)
+        assert mine.bias is not None
+        mine.bias.copy_(layer.bias)
+        for value, other in pairs:
+            value.copy_(other.uniform_(0.5, 1.5))
+    for model in (mine, theirs):
+        torch.manual_seed(1)
+        model(x).square().sum().backward()
+    torch.manual_seed(1)
+    found = mine(x)
+    torch.manual_seed(1)
+    assert_close(found, theirs(x), rtol=1e-5, atol=1e-5)
+    for value, other in pairs:
+        assert_close(value.grad, other.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_a_new_dora_layer_computes_what_the_old_one_did() -> None:
+    layer, x = nn.Linear(6, 4), torch.randn(5, 6)
+    with torch.no_grad():
+        layer.weight[1] = 0  # as rows of padding are
+    expected = layer(x)
+    made = decompose(adapt(layer, 2, 1.5))
+    assert torch.equal(made(x), expected)
+    made(x).sum().backward()
+    assert made.lora_magnitude.grad is not None
+    assert made.lora_magnitude.grad.isfinite().all()
+    assert torch.equal(made.merged(), layer.weight)
 
 
 def test_an_adapter_over_int8_weights_is_refused(gpt2: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.nn.low_rank import LoRALinear, adapt, adapted, learned_tensors, merge
+from headway.nn.low_rank import DoRALinear, LoRALinear, adapt, adapted, decompose, learned_tensors, merge
 from headway.nn.trunk import tensors_of
 from tests.laws.subjects import SUBJECTS, Subject, zoo_gpt2
 
@@ -17,16 +17,20 @@ LENGTH = 9
 
 
 def with_parts(subject: Subject, rank: int = 3) -> nn.Module:
-    """The subject in float64 with a part beside each linear layer; B is zero."""
+    """The subject in float64 with a part beside each linear layer, every second one of DoRA; B is zero."""
     model = subject.build().double()
-    for layer in [part for part in model.modules() if type(part) is nn.Linear]:
-        adapt(layer, rank, 0.7)
+    for at, layer in enumerate([part for part in model.modules() if type(part) is nn.Linear]):
+        made = adapt(layer, rank, 0.7)
+        if at % 2:
+            decompose(made)
     return model
 
 
 def lively(model: nn.Module) -> None:
     for layer in adapted(model).values():
         nn.init.normal_(layer.lora_b, std=0.3)
+        if isinstance(layer, DoRALinear):
+            nn.init.uniform_(layer.lora_magnitude, 0.5, 1.5)
 
 
 def answer(subject: Subject, model: nn.Module) -> Tensor:

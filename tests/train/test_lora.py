@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from headway.errors import UserError
 from headway.interop.adapter import WEIGHTS
 from headway.interop.weights import read_safetensors
 from headway.loading import load
-from headway.nn.low_rank import LoRALinear, adapted
+from headway.nn.low_rank import DoRALinear, LoRALinear, adapted
 from headway.nn.trunk import tensors_of
 from headway.training.api import train
 from headway.training.build import learner_of
@@ -37,22 +38,27 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def with_lora(name: str, lora: str = "rank=2,alpha=4,dropout=0.1") -> Plan:
+LOW = "rank=2,alpha=4,dropout=0.1"
+
+
+def with_lora(name: str, lora: str = LOW) -> Plan:
     own = {key: value for key, value in DATA[name].items() if key != "data.tokenizer"}
     given = {**own, **PACE, "model.from": f"{name}-base", "model.lora": lora, "out": "run"}
     return plan(read_layers(given, environ={}))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("name", [*DATA, "gpt2 with DoRA"])
 def test_a_run_cut_twice_is_the_run_that_was_not(name: str, memory: Path) -> None:
-    whole, cut = Trial(with_lora(name), memory / "whole"), Trial(with_lora(name), memory / "cut")
+    name, *dora = name.split(" with ")
+    lora = LOW + ",dora=true" * len(dora)
+    whole, cut = Trial(with_lora(name, lora), memory / "whole"), Trial(with_lora(name, lora), memory / "cut")
     for trial in (whole, cut):
         trial.folder.mkdir()
     assert whole.run().step == STEPS
     cut.run(7)
     cut.run(13, resume=True)
-    cut.made = with_lora(name)
+    cut.made = with_lora(name, lora)
     cut.run(resume=True)
     assert cut.left()[1] == whole.left()[1]
     assert same(cut.left()[0], whole.left()[0])
@@ -71,6 +77,16 @@ def test_checkpoints_and_optimiser_hold_what_learns_alone() -> None:
     learner.learn(1, next(iter(made.encoded.batches(192, 1).between(1, 2))))
     state = learner.optimiser.state_tensors()
     assert sum(one.numel() for one in state.values()) < 2.1 * sizes
+
+
+def test_dora_learns_in_mixed_precision() -> None:
+    made = with_lora("gpt2", "rank=2,dora=true,targets=q+v,dropout=0.5")
+    learner = learner_of(replace(made, recipe=replace(made.recipe, train=replace(made.recipe.train, dtype="bf16"))))
+    lengths = [one.lora_magnitude for one in adapted(learner.model).values() if isinstance(one, DoRALinear)]
+    before = [one.detach().clone() for one in lengths]
+    assert not learner.learn(1, next(iter(made.encoded.batches(192, 1).between(1, 2)))).skipped
+    assert len(lengths) == 2
+    assert not any(torch.equal(one, other) for one, other in zip(lengths, before, strict=True))
 
 
 def test_the_base_stays_and_a_new_head_learns() -> None:
@@ -128,6 +144,7 @@ def test_dpo_with_lora_remembers_what_learns_alone() -> None:
         ("rank=8,rank=9", "model.lora rank=8,rank=9; allowed: rank=8"),
         ("rank=8,alpha=many", "model.lora alpha=many; allowed: a number"),
         ("rank=8,dropout=1", "model.lora dropout=1; allowed: a number from 0 to 0.99"),
+        ("rank=8,dora=yes", "model.lora dora=yes; allowed: true or false"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(words: str, said: str) -> None:
@@ -149,4 +166,5 @@ def test_lora_needs_a_model_and_leaves_nothing_to_freeze() -> None:
 def test_what_is_said_of_lora_is_read() -> None:
     assert LoRA.of([8]) == LoRA(8, 16.0)
     assert LoRA.of(["rank=4", "alpha=2", "dropout=0.1", "targets=q+v"]) == LoRA(4, 2.0, 0.1, ("q", "v"))
+    assert LoRA.of(["rank=4", "dora=true"]) == LoRA(4, 8.0, dora=True)
     assert LoRA(4, 2.0).scale == 0.5

@@ -5,8 +5,9 @@ layers here may be one there (GPT-2's c_attn).  Its B has the rows of each, and 
 
     [B₁ 0; 0 B₂] [A₁; A₂] = [B₁ A₁; B₂ A₂]
 
-so such a layer has the ranks of all together, as `rank_pattern` and `alpha_pattern` say.  What else was trained, such
-as a new head, are `modules_to_save`.  Folders of ours have a config.json too, which says what the adapted model is.
+so such a layer has the ranks of all together, as `rank_pattern` and `alpha_pattern` say.  DoRA's lengths of rows
+(`lora_magnitude_vector`) stand one below the other.  What else was trained, such as a new head, are `modules_to_save`.
+Folders of ours have a config.json too, which says what the adapted model is.
 
 Axes:  C inputs   O outputs
 """
@@ -26,17 +27,25 @@ from torch import Tensor, nn
 from headway.errors import UserError, listed, malformed
 from headway.interop.keymap import Grouped, KeyMap, Portions, Rule, Split, Tensors, Transpose, filled, matched
 from headway.interop.weights import bytes_of, read_safetensors, write_weights
-from headway.nn.low_rank import adapt, adapted, learned_tensors
+from headway.nn.low_rank import (
+    DoRALinear,
+    adapt,
+    adapted,
+    decompose,
+    learned_tensors,
+    row_lengths,
+    with_lengths,
+)
 from headway.system import read_json, write_json
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
+LENGTHS = (".lora_magnitude_vector", ".lora_magnitude_vector.weight")  # behind a module's name, in PEFT's versions
 OWN = "adapter"  # in our config.json
 # of settings that change what is computed; others say how it was trained
 USUAL: Mapping[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none", None),
-    "use_dora": (False, None),
     "lora_bias": (False, None),
     "layer_replication": (None,),
     "target_parameters": (None, []),
@@ -59,11 +68,17 @@ HEADED = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")  # PEFT expects their heads am
 
 
 class LowRank(NamedTuple):
-    """scale · B A is added to the weight of a layer."""
+    """scale · B A is added to the weight of a layer; its rows have these lengths then, where there are any (DoRA)."""
 
     a: Tensor  # rank C
     b: Tensor  # O rank
     scale: float
+    lengths: Tensor | None = None  # O
+
+    def merged(self, weight: Tensor) -> Tensor:
+        """The weight of a layer and this part as one."""
+        whole = weight.to(torch.promote_types(weight.dtype, self.a.dtype)) + self.scale * (self.b @ self.a)
+        return (whole if self.lengths is None else with_lengths(whole, self.lengths)).to(weight.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +116,18 @@ class Adapter:
                 b = self.tensors.get(f"{module}.lora_B.{rest}")
                 if b is None or a.dim() != 2 or b.dim() != 2 or len(a) != b.shape[1]:
                     raise UserError(f"{self.folder / WEIGHTS}: {module} has no lora_A and lora_B that fit")
-                found |= split_layers(module, LowRank(a.float(), b.float(), self.scale(module, len(a))), keymap)
+                part = LowRank(a.float(), b.float(), self.scale(module, len(a)), self.lengths(module, len(b)))
+                found |= split_layers(module, part, keymap)
         return found
+
+    def lengths(self, module: str, rows: int) -> Tensor | None:
+        """Those of the rows of a module of theirs, with DoRA."""
+        if not self.settings.get("use_dora"):
+            return None
+        found = next((self.tensors[f"{module}{end}"] for end in LENGTHS if f"{module}{end}" in self.tensors), None)
+        if found is None or found.shape != (rows,):
+            raise UserError(f"{self.folder / WEIGHTS}: {module} has no lora_magnitude_vector that fits")
+        return found.float()
 
     def scale(self, module: str, rank: int) -> float:
         """alpha / rank of a module of theirs."""
@@ -111,16 +136,15 @@ class Adapter:
 
     def others(self, keymap: KeyMap | None) -> Tensors:
         """What else was trained, by the names here."""
-        found = {name: x for name, x in self.tensors.items() if ".lora_A." not in name and ".lora_B." not in name}
+        low = (".lora_A.", ".lora_B.", LENGTHS[0])
+        found = {name: x for name, x in self.tensors.items() if not any(part in name for part in low)}
         return found if keymap is None or not found else keymap.load(found)
 
     def merged(self, model: nn.Module, base: Mapping[str, Tensor], keymap: KeyMap | None) -> Tensors:
         """The tensors of an adapted model (of which `model` has the names), with low-rank parts added to weights."""
         low, tensors = self.parts(model, base, keymap)
-        for name, (a, b, scale) in low.items():
-            weight = tensors[f"{name}.weight"]
-            tensors[f"{name}.weight"] = weight + (scale * (b @ a)).to(weight.dtype)
-        return tensors
+        weights = {f"{name}.weight": part for name, part in low.items()}
+        return {**tensors, **{name: part.merged(tensors[name]) for name, part in weights.items()}}
 
     def parts(
         self, model: nn.Module, base: Mapping[str, Tensor], keymap: KeyMap | None
@@ -134,8 +158,8 @@ class Adapter:
         tensors = {name: base[prefix + name] for name in shapes if prefix + name in base} | own
         wrong = [
             name
-            for name, (a, b, _) in low.items()
-            if shapes.get(f"{name}.weight") != (len(b), a.shape[1]) or f"{name}.weight" not in tensors
+            for name, part in low.items()
+            if shapes.get(f"{name}.weight") != (len(part.b), part.a.shape[1]) or f"{name}.weight" not in tensors
         ]
         wrong += [name for name, x in own.items() if shapes.get(name) != x.shape]
         if wrong:
@@ -158,11 +182,13 @@ def read_adapter(folder: Path) -> Adapter:
 
 def attach_parts(model: nn.Module, low: Mapping[str, LowRank]) -> None:
     """Gives the layers of a model low-rank parts that are not merged."""
-    for name, (a, b, scale) in low.items():
+    for name, (a, b, scale, lengths) in low.items():
         layer = model.get_submodule(name)
         assert isinstance(layer, nn.Linear)
         made = adapt(layer, len(a), scale)
         made.lora_a, made.lora_b = nn.Parameter(a, False), nn.Parameter(b, False)
+        if lengths is not None:
+            decompose(made).lora_magnitude = nn.Parameter(lengths, False)
 
 
 def split_layers(module: str, low: LowRank, keymap: KeyMap | None) -> dict[str, LowRank]:
@@ -172,12 +198,30 @@ def split_layers(module: str, low: LowRank, keymap: KeyMap | None) -> dict[str, 
     for prefix in sorted(keymap.prefixes, key=len, reverse=True):
         for rule in keymap.rules:
             if found := matched(rule.theirs, f"{module}.weight".removeprefix(prefix)):
-                parts = [low.b]
-                for change in row_changes(rule):
-                    parts = change.load(parts)
+                parts = split_rows(low.b, rule)
+                lengths = [None] * len(parts) if low.lengths is None else split_rows(low.lengths[:, None], rule)
                 names = (filled(name, found.groups()).removesuffix(".weight") for name in rule.names)
-                return {name: low._replace(b=b.contiguous()) for name, b in zip(names, parts, strict=True)}
+                return {
+                    name: low._replace(b=b.contiguous(), lengths=None if own is None else own[:, 0].contiguous())
+                    for name, b, own in zip(names, parts, lengths, strict=True)
+                }
     raise UserError(f"the adapter changes {module}, which this model does not have", do="name the right model")
+
+
+def split_rows(rows: Tensor, rule: Rule) -> Sequence[Tensor]:
+    """The rows of a layer of theirs as those of the layers here, O … each."""
+    parts = [rows]
+    for change in row_changes(rule):
+        parts = change.load(parts)
+    return parts
+
+
+def joined_rows(parts: Sequence[Tensor], rule: Rule) -> Tensor:
+    """What `split_rows` split."""
+    parts = list(parts)
+    for change in reversed(row_changes(rule)):
+        parts = change.save(parts)
+    return parts[0]
 
 
 def row_changes(rule: Rule) -> Sequence[Split | Portions | Grouped]:
@@ -216,14 +260,17 @@ class Theirs(NamedTuple):
 
 def write_adapter(folder: Path, model: nn.Module, base: Path, theirs: Theirs | None, config: Mapping[str, Any]) -> None:
     """Writes what a training with low-rank parts has learned; `config` is that of the adapted model, for our use."""
-    layers = {name: LowRank(one.lora_a, one.lora_b, one.scale) for name, one in adapted(model).items()}
-    low = {f"{name}.lora_{part}" for name in layers for part in "ab"}
+    layers = {
+        name: LowRank(one.lora_a, one.lora_b, one.scale, one.lora_magnitude if isinstance(one, DoRALinear) else None)
+        for name, one in adapted(model).items()
+    }
+    low = {f"{name}.lora_{part}" for name in layers for part in ("a", "b", "magnitude")}
     others = {name: x for name, x in learned_tensors(model).items() if name not in low}
     turned = False
     if theirs is not None:
         turned = any(isinstance(change, Transpose) for rule in theirs.keymap.rules for change in rule.changes)
         layers, others = joined_layers(layers, model, theirs.keymap), replace(theirs.keymap, fixed={}).save(others)
-    ranks = {name: len(a) for name, (a, _, _) in layers.items()}
+    ranks = {name: len(part.a) for name, part in layers.items()}
     rank = min(ranks.values())
     scale = next(iter(layers.values())).scale
     larger = {name: own for name, own in ranks.items() if own != rank}
@@ -240,13 +287,15 @@ def write_adapter(folder: Path, model: nn.Module, base: Path, theirs: Theirs | N
         "rank_pattern": larger,
         "alpha_pattern": {name: scale * own for name, own in larger.items()},
         "modules_to_save": sorted({name.rpartition(".")[0] for name in others}) or None,
+        "use_dora": any(one.lengths is not None for one in layers.values()),
         "bias": "none",
         "fan_in_fan_out": turned,
         "inference_mode": True,
     }
     tensors = {f"{PREFIX}{name}": x for name, x in others.items()}
-    for name, (a, b, _) in layers.items():
+    for name, (a, b, _, lengths) in layers.items():
         tensors |= {f"{PREFIX}{name}.lora_A.weight": a, f"{PREFIX}{name}.lora_B.weight": b}
+        tensors |= {} if lengths is None else {f"{PREFIX}{name}{LENGTHS[0]}": lengths}
     folder.mkdir(parents=True, exist_ok=True)
     write_weights(folder, tensors, WEIGHTS)
     write_json(folder / ADAPTER, settings)
@@ -263,17 +312,21 @@ def joined_layers(layers: Mapping[str, LowRank], model: nn.Module, keymap: KeyMa
                 continue
             names = [filled(one, numbers).removesuffix(".weight") for one in rule.names]
             own = [left.pop(one, None) or nothing(model.get_submodule(one)) for one in names]
-            bs = list(torch.block_diag(*(one.b for one in own)).split([len(one.b) for one in own]))
-            for change in reversed(row_changes(rule)):
-                bs = change.save(bs)
+            bs = torch.block_diag(*(one.b for one in own)).split([len(one.b) for one in own])
+            lengths = [one.lengths[:, None] for one in own if one.lengths is not None]
+            a, b = torch.cat([one.a for one in own]), joined_rows(bs, rule)
+            if layers[layer].lengths is None:
+                part = LowRank(a, b, layers[layer].scale)
+            else:
+                part = LowRank(a, b, layers[layer].scale, joined_rows(lengths, rule)[:, 0])
             there = filled(rule.theirs, numbers).removesuffix(".weight")
-            a = torch.cat([one.a for one in own])
-            found[there if rule.outside else keymap.prefixes[0] + there] = LowRank(a, bs[0], layers[layer].scale)
+            found[there if rule.outside else keymap.prefixes[0] + there] = part
     assert not left, left
     return found
 
 
 def nothing(layer: nn.Module) -> LowRank:
-    """A part of rank 0."""
+    """A part of rank 0, and the lengths that rows have."""
     assert isinstance(layer, nn.Linear)
-    return LowRank(layer.weight.new_zeros(0, layer.in_features), layer.weight.new_zeros(layer.out_features, 0), 0.0)
+    a, b = layer.weight.new_zeros(0, layer.in_features), layer.weight.new_zeros(layer.out_features, 0)
+    return LowRank(a, b, 0.0, row_lengths(layer.weight.detach()))

@@ -2,8 +2,12 @@
 
     y = W x + b + scale · B A drop(x)        A: rank × C, drawn at random;  B: O × rank, zero at first
 
-So a new layer computes what the old one did, to the bit, and `merge` adds the part to the weight: the layer is then one
-of torch's again, and as fast.
+DoRA (Liu et al., 2024) learns the length m of each row of that sum besides, which is at first that of the row of W:
+
+    y = m ⊙ V x / ‖V‖ + b        V = W + scale · B A;  ‖V‖: the length of each row, through which no gradient goes
+
+So a new layer computes what the old one did, to the bit, and `merge` makes the part one with the weight: the layer is
+then one of torch's again, and as fast.
 
 Axes:  … any   C inputs   O outputs
 """
@@ -18,6 +22,7 @@ from torch import Tensor, nn
 
 from headway.nn.trunk import tensors_of
 from headway.ops.linear import linear
+from headway.ops.mixed_precision import no_autocast
 
 
 class LoRALinear(nn.Linear):
@@ -32,9 +37,47 @@ class LoRALinear(nn.Linear):
         low = F.linear(F.linear(self.drop(input), self.lora_a), self.lora_b)
         return linear(input, self.weight, self.bias) + self.scale * low
 
-    def product(self) -> Tensor:
-        """What the low-rank part adds to the weight, O C."""
-        return self.scale * (self.lora_b @ self.lora_a)
+    def merged(self) -> Tensor:
+        """The weight and the low-rank part as one, O C."""
+        return self.weight + self.scale * (self.lora_b @ self.lora_a)
+
+
+class DoRALinear(LoRALinear):
+    """m ⊙ V x / ‖V‖ + b, with gradients for A, B and m alone.
+
+    As in PEFT only what is added to W x + b is dropped out: (m / ‖V‖ − 1) ⊙ W drop(x) + scale · m / ‖V‖ ⊙ B A drop(x).
+    """
+
+    lora_magnitude: nn.Parameter  # O
+
+    def forward(self, input: Tensor) -> Tensor:
+        share = self.lora_magnitude / self.lengths()
+        whole, seen = linear(input, self.weight, self.bias), self.drop(input)
+        low = self.scale * F.linear(F.linear(seen, self.lora_a), self.lora_b)
+        if self.training and self.drop.p:
+            seen_whole = linear(seen, self.weight, None)
+        else:
+            seen_whole = whole if self.bias is None else whole - self.bias  # pyright: ignore[reportUnnecessaryComparison]
+        return whole + ((share - 1.0) * seen_whole + share * low).to(whole.dtype)
+
+    @torch.no_grad()
+    def lengths(self) -> Tensor:
+        """‖V‖, O, in the precision of the weights also where products are in another."""
+        with no_autocast(self.weight):
+            return row_lengths(super().merged())
+
+    def merged(self) -> Tensor:
+        return with_lengths(super().merged(), self.lora_magnitude)
+
+
+def row_lengths(weight: Tensor) -> Tensor:
+    """The length of each row, O C → O; that of zeros is so small that nothing is divided by 0."""
+    return torch.linalg.vector_norm(weight, dim=1).clamp(min=torch.finfo(weight.dtype).tiny)
+
+
+def with_lengths(weight: Tensor, lengths: Tensor) -> Tensor:
+    """The rows of a weight with other lengths, O C, O → O C."""
+    return (lengths / row_lengths(weight))[:, None] * weight
 
 
 def adapt(layer: nn.Linear, rank: int, scale: float, dropout: float = 0.0) -> LoRALinear:
@@ -49,12 +92,22 @@ def adapt(layer: nn.Linear, rank: int, scale: float, dropout: float = 0.0) -> Lo
     return layer
 
 
+def decompose(layer: LoRALinear) -> DoRALinear:
+    """Lets a layer with a low-rank part learn the lengths of rows, too, in place; it computes what it did."""
+    layer.__class__ = DoRALinear
+    assert isinstance(layer, DoRALinear)
+    layer.lora_magnitude = nn.Parameter(row_lengths(LoRALinear.merged(layer)).detach())
+    return layer
+
+
 @torch.no_grad()
 def merge(model: nn.Module) -> None:
-    """Adds the low-rank parts of a model to its weights, in place: it computes the same, without them."""
+    """Makes the low-rank parts of a model one with its weights, in place: it computes the same, without them."""
     for layer in adapted(model).values():
-        layer.weight += layer.product()
-        del layer.lora_a, layer.lora_b, layer.drop, layer.scale
+        layer.weight.copy_(layer.merged())
+        for name in ("lora_a", "lora_b", "lora_magnitude", "drop", "scale"):
+            if hasattr(layer, name):
+                delattr(layer, name)
         setattr(layer, "__class__", nn.Linear)  # noqa: B010  to a type checker it stays what it was
 
 

@@ -22,12 +22,16 @@ LORA_LR = 10.0  # times the learning rate of fine-tuning all weights
 
 @dataclass(frozen=True)
 class LoRA:
-    """`alpha` / `rank` scales the low-rank parts; `targets` are names of layers; without, all of the stacks are."""
+    """`alpha` / `rank` scales the low-rank parts; `targets` are names of layers; without, all of the stacks are.
+
+    With `dora` the lengths of the weights' rows are learned, too.
+    """
 
     rank: int
     alpha: float
     dropout: float = 0.0
     targets: tuple[str, ...] = ()
+    dora: bool = False
 
     @property
     def scale(self) -> float:
@@ -35,19 +39,22 @@ class LoRA:
 
     @classmethod
     def of(cls, words: Sequence[int | str]) -> LoRA:
-        """From the words of model.lora: rank=8, alpha=16, dropout=0.1, targets=q+v; a number alone is the rank."""
+        """From the words of model.lora: rank=8, alpha=16, dropout=0.1, targets=q+v, dora=true; a number is the rank."""
         pairs = [str(word).partition("=") for word in words]
         given = {name if marked else "rank": value if marked else name for name, marked, value in pairs}
-        unknown = [name for name in given if name not in ("rank", "alpha", "dropout", "targets")]
+        unknown = [name for name in given if name not in ("rank", "alpha", "dropout", "targets", "dora")]
         if unknown or "rank" not in given or len(given) < len(words):
             said = f"model.lora {','.join(map(str, words))}"
-            raise UserError(said, allowed="rank=8, and once each alpha=16, dropout=0.1, targets=q+v")
+            raise UserError(said, allowed="rank=8, and once each alpha=16, dropout=0.1, targets=q+v, dora=true")
         rank = number("rank", given["rank"], 1, MAX_RANK)
         if rank != int(rank):
             raise UserError(f"model.lora rank={given['rank']}", allowed=f"a whole number from 1 to {MAX_RANK:,}")
         alpha = number("alpha", given.get("alpha", str(2 * rank)), 1e-6, 1e6)
         dropout = number("dropout", given.get("dropout", "0"), 0, 0.99)
-        return cls(int(rank), alpha, dropout, tuple(filter(None, given.get("targets", "").split("+"))))
+        dora = given.get("dora", "false").lower()
+        if dora not in ("true", "false"):
+            raise UserError(f"model.lora dora={given['dora']}", allowed="true or false")
+        return cls(int(rank), alpha, dropout, tuple(filter(None, given.get("targets", "").split("+"))), dora == "true")
 
 
 def number(name: str, text: str, least: float, most: float) -> float:
@@ -62,7 +69,7 @@ def number(name: str, text: str, least: float, most: float) -> float:
 
 def attach(model: nn.Module, lora: LoRA, reused: Mapping[str, Tensor]) -> None:
     """Gives the targets low-rank parts and freezes the tensors that the model has `reused`, by name."""
-    from headway.nn.low_rank import adapt
+    from headway.nn.low_rank import adapt, decompose
     from headway.training.groups import depths_of, leave
 
     layers, depths = linear_layers(model, reused), depths_of(model)
@@ -78,7 +85,9 @@ def attach(model: nn.Module, lora: LoRA, reused: Mapping[str, Tensor]) -> None:
         raise UserError("model.lora: the model has no layer that could learn so", do="train it without model.lora")
     leave(model, reused)
     for name in found:
-        adapt(layers[name], lora.rank, lora.scale, lora.dropout)
+        adapted = adapt(layers[name], lora.rank, lora.scale, lora.dropout)
+        if lora.dora:
+            decompose(adapted)
 
 
 def linear_layers(model: nn.Module, reused: Collection[str]) -> dict[str, nn.Linear]:

@@ -85,6 +85,12 @@ class DataSettings:
         "stratified validation split: that fraction of every class; false, and in a recipe file with validation_split "
         "alone: as earlier versions split",
     )
+    group: str | None = setting(
+        None,
+        "name or number of a column: records with the same value (a speaker, a patient) are on the same side of the "
+        "validation split; classes are stratified as far as groups allow",
+    )
+    group_from: str | None = setting(None, "regular expression that finds a group in names of images or audio files")
     validation_from: str | None = setting(
         None, "regular expression: images or audio files with matching names are the validation split"
     )
@@ -290,6 +296,7 @@ EXCLUSIVE = (
     ("data.path", "data.target"),
     ("data.validation", "data.validation_from"),
     ("data.test", "data.test_from"),
+    ("data.group", "data.group_from"),
     ("model.freeze", "model.lora"),
 )
 

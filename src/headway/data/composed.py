@@ -226,6 +226,9 @@ class ComposedRows(FileSource):
             else:
                 yield replace(found, fields=fields)
 
+    def column(self, name: str) -> RecordSource | None:
+        return self.rows.column(name)
+
     def field_name(self, field: int) -> str:
         return TARGETS.get(self.kind, "the number") if field else INPUTS.get(self.kind, "the text")
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from headway.data.kinds import DIALOGUE, DataKind
 from headway.data.records import DataQuery, FileSource, RecognisedData, Record
-from headway.data.table import read_objects, row_count, shortened
+from headway.data.table import JsonLines, read_objects, row_count, shortened
 from headway.data.table_preview import sample_objects
 from headway.data.text_lines import OBJECT_SUFFIXES, Flaw, Problem, suffix_of
 from headway.errors import UserError, counted, listed
@@ -166,6 +166,9 @@ class Conversations(FileSource):
     @property
     def columns(self) -> tuple[str | int, ...]:
         return self.layout.keys
+
+    def column(self, name: str) -> JsonLines:
+        return JsonLines(self.file, (name,))
 
     def read(self) -> Iterator[Record | Problem]:
         for found in read_objects(self.file):

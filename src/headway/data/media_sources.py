@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, TypeAlias
 
+from headway.data.name_patterns import find, found_text
 from headway.data.records import Record, RecordSource
 from headway.data.table import grouped_by_file, written_lines
 from headway.data.text_lines import (
@@ -33,9 +34,7 @@ from headway.data.text_lines import (
     shown,
 )
 from headway.errors import UserError
-from headway.system import processor_limit
 
-MAX_PATTERN_SECONDS = 2.0  # of the processor, for a pattern on one name; usual ones take microseconds
 BETWEEN = re.compile(r"[,;\t\r\n\"]")  # what stands around a name in a table or in JSON
 MAX_PROBES = 2**16  # that are cached: data is read several times before a training
 MAX_FOLDERS, MAX_FILES = 20_000, 5_000_000  # below a folder that is given; more are a disk, not a data set
@@ -327,13 +326,6 @@ class ClassFolders(UnlabelledFiles):
         return name.parts[:1] if len(name.parts) > 1 else f"is in no class folder of {self.pool.path}"
 
 
-def find(how: Callable[[str, str], re.Match[str] | None], pattern: str, name: str) -> re.Match[str] | None:
-    """What a pattern finds in a name; one that tries combinations without end is refused."""
-    slow = UserError(f"the pattern {pattern!r} takes too long on {name[:60]!r}", do="write it without nested repeats")
-    with processor_limit(MAX_PATTERN_SECONDS, slow):
-        return how(pattern, name)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LabelFromName(UnlabelledFiles):
     """What is found in a file's name is its class, or its transcript, in which _ stands for a space.
@@ -348,7 +340,7 @@ class LabelFromName(UnlabelledFiles):
         found = find(re.match, self.pattern, name.stem)
         if not found:
             return f"has a name in which {self.pattern!r} finds nothing"
-        text = " ".join(part for part in found.groups() if part) if found.re.groups else found[0]
+        text = found_text(found)
         return (" ".join(text.replace("_", " ").split()) if self.spaced else text,)
 
 
@@ -372,6 +364,9 @@ class MediaTable(MediaSource):
     @property
     def columns(self) -> tuple[str | int, ...]:
         return self.table.columns
+
+    def column(self, name: str) -> RecordSource | None:
+        return self.table.column(name)
 
     def entries(self) -> Iterator[MediaEntry | BadEntry]:
         named, nameless = set[str](), 0

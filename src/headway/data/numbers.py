@@ -211,7 +211,8 @@ def recognise_sets(query: DataQuery) -> RecognisedData | None:
 
 
 def sets_in(file: Path, objects: Sequence[dict[str, Any]], query: DataQuery) -> Sets | None:
-    keys = [str(key) for key in query.columns] or list(dict.fromkeys(key for one in objects for key in one))
+    keys = [str(key) for key in query.columns]
+    keys = keys or list(dict.fromkeys(key for one in objects for key in one if key != query.group))
     vectors = {key: [found for one in objects if (found := vectors_in(one.get(key))) is not None] for key in keys}
     chosen = [key for key in keys if len(vectors[key]) >= MIN_VECTOR_SHARE * len(objects)]
     if query.kind is not DataKind.SETS:  # a flat list of numbers may be tags

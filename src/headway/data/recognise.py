@@ -57,13 +57,14 @@ def recognise(
     frames: int = 1,
     nameless: bool = False,
     header: str | None = None,
+    group: str | None = None,
 ) -> RecognisedData:
     """What the files hold; a kind and columns (names, or numbers from 1) that are given win over their looks.
 
     `label_from` is a pattern that finds a class or a transcript in the names of images or sounds, `rate` that at which
     all sounds are wanted (else they must have one), and `frames` how many an animated image may have.  Images that are
     `nameless` need no classes: all that a folder holds are taken.  `header` is yes or no where the first line of a
-    table is not to be judged by its looks.
+    table is not to be judged by its looks.  The column `group` is none of those that are looked at.
     """
     if source or target:
         if header is not None:
@@ -74,7 +75,7 @@ def recognise(
     paths = [one for path in paths for one in expanded(path)]
     for path in paths:
         check_path(path)
-    query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless, header)
+    query = DataQuery(tuple(paths), kind, tuple(columns or ()), label_from, rate, frames, nameless, header, group)
     found = recognise_files(query)
     if header is not None and not any(suffix in (".csv", ".tsv") for _, suffix in query.samples):
         raise no_table(listed(map(str, paths), 3))
@@ -152,6 +153,7 @@ def recognise_held_back(
     label_from: str | None = None,
     nameless: bool = False,
     header: str | None = None,
+    group: str | None = None,
 ) -> RecognisedData:
     """Validation or test data, read as the training data is; a UserError where it is the training data."""
     if isinstance(given.sources[0], ParallelFiles):
@@ -162,7 +164,13 @@ def recognise_held_back(
     else:
         columns = columns or given.columns or None
         found = recognise(
-            paths, kind=given.kind, columns=columns, label_from=label_from, nameless=nameless, header=header
+            paths,
+            kind=given.kind,
+            columns=columns,
+            label_from=label_from,
+            nameless=nameless,
+            header=header,
+            group=group,
         )
     if is_same_data(given, found):
         said = f"{option} {listed(map(str, paths))} is the training data, so its scores would say nothing"

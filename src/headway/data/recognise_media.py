@@ -29,11 +29,11 @@ from headway.data.media_sources import (
     hidden,
     named_like,
 )
+from headway.data.name_patterns import checked_pattern
 from headway.data.records import DataQuery, RecognisedData
 from headway.data.shards import digest
 from headway.data.sidecars import SidecarFiles, archives_in, choose_sidecars
 from headway.data.sounds import Sounds, commonest, rate_of
-from headway.data.splits import checked_pattern
 from headway.data.table import JsonLines, TextLists, row_count
 from headway.data.table_preview import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, TablePreview, media_column
 from headway.data.text_lines import MEDIA_SUFFIXES, PARTS, TABLE_SUFFIXES, MediaLocation, leads_outside, suffix_of

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedIOBase, BytesIO
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -55,6 +55,7 @@ class Record:
     goes_on: bool = False
     place: MediaLocation | None = None
     extent: tuple[int, ...] = ()
+    group: str = ""  # what it shares with others that are on the same side of a split: a speaker, a patient
 
     @property
     def name(self) -> str:
@@ -87,6 +88,10 @@ class RecordSource(ABC):
     @abstractmethod
     def field_name(self, field: int) -> str:
         """What a person calls a field."""
+
+    def column(self, name: str) -> RecordSource | None:
+        """Another column of the same rows, alone; None where there are no others."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -266,6 +271,7 @@ class DataQuery:
     frames: int = 1  # of a film, of which the first may be taken for an image
     nameless: bool = False  # images are learned from without classes
     header: str | None = None  # whether tables have one: yes, no, or as it looks
+    group: str | None = None  # a column that says which records belong together, and nothing else
     samples: dict[tuple[Path, str], Any] = field(default_factory=dict[tuple[Path, str], Any], repr=False)
 
     def once(self, key: tuple[Path, str], read: Callable[[], T]) -> T:
@@ -311,7 +317,7 @@ def checked(record: Record, source: RecordSource, kind: DataKind, longest: int) 
     if kind is DataKind.TAGS:
         words, tags = (field.split() for field in record.fields)
         if len(words) == len(tags):
-            return Record((" ".join(words), " ".join(tags)), record.file, record.line)
+            return replace(record, fields=(" ".join(words), " ".join(tags)))
         said = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
         return Problem(record.file, record.line, Flaw.COUNTS, said)
     if kind is DataKind.SPEECH:

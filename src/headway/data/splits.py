@@ -2,13 +2,13 @@
 
 Which texts are held out is decided by the texts themselves: those whose hash is lowest.  The same text is never in
 both parts, however often and with whichever labels it occurs.  Of few records a larger share is held out, and of every
-class its own share (stratified), so that a score is that of every class.
+class its own share (stratified), so that a score is that of every class.  Where records have groups, such as speakers,
+whole groups are held out whose classes are, together, near these shares; training keeps some records of every class.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.data.kinds import LABELLED, STREAMED, DataKind
+from headway.data.name_patterns import checked_pattern
 from headway.data.order import keyed
 from headway.errors import UserError, counted
 
@@ -33,6 +34,8 @@ MAX_VALIDATION = 2000
 FEW_DOCUMENTS = 20  # or fewer are cut at their end, not one from another
 SENTENCE_WORDS = 20
 MIN_CLASS = 3  # records of a class of which one is held out
+MAX_PASSES = 10  # over all groups, in which they change their sides
+MIN_GAIN = 1e-12  # what is less may be a rounding error
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class DataSplits:
     unseen: Callable[[], Iterator[Record]] | None = None  # records unlike any in training, where the data knows such
     builtin: bool = False  # the data set that comes with headway
     share: float | None = None  # of the data that is held out, where validation is no data of its own
+    grouped: bool = False  # whether records have groups, each of which is on one side of the split
 
     @property
     def left_out(self) -> str | None:
@@ -106,6 +110,8 @@ def split(whole: DataSplits, share: float | None, stratify: bool, seed: int) -> 
         share = default_share(stream_size(whole)) if share is None else share
         return replace(whole, tail=share, share=share)
     firsts = (record for record in everything() if not record.goes_on)
+    if whole.grouped:
+        return split_by_groups(whole, share, stratify, seed)
     if stratify:
         classes = ((record.fields[0], class_of(whole.kind, record)) for record in firsts)
         share, places = stratified(classes, share, seed)
@@ -127,6 +133,64 @@ def split(whole: DataSplits, share: float | None, stratify: bool, seed: int) -> 
                 yield record
 
     return replace(whole, train=lambda: parted(False), validation=lambda: parted(True), share=share)
+
+
+def split_by_groups(whole: DataSplits, share: float | None, stratify: bool, seed: int) -> DataSplits:
+    """The same by whole groups."""
+    pairs = [(record.group, class_of(whole.kind, record) if stratify else "") for record in whole.train()]
+    share = default_share(len(pairs)) if share is None else share
+    groups, count = held_groups(pairs, min(share, MAX_VALIDATION / max(1, len(pairs))), seed)
+
+    def parted(side: bool) -> Iterator[Record]:
+        return (record for record in whole.train() if (record.group in groups) == side)
+
+    said = f"{whole.description}; {len(groups):,} of {count:,} groups are held out"
+    return replace(whole, description=said, train=lambda: parted(False), validation=lambda: parted(True), share=share)
+
+
+def held_groups(pairs: Iterable[tuple[str, str]], share: float, seed: int) -> tuple[frozenset[str], int]:
+    """The groups that are held out of (group, class) pairs, and how many groups there are.
+
+    In an order by their hashes, each group changes its side where that brings the classes nearer to their shares, and
+    leaves some of each class to training; so often until none does.  Where none is taken, the best one is.
+    """
+    groups: dict[str, Counter[str]] = {}
+    for group, label in pairs:
+        groups.setdefault(group, Counter())[label] += 1
+    if len(groups) < 2:
+        named = "".join(f", {group!r}" for group in groups)
+        raise UserError(f"all records are of one group{named}", do="leave data.group out, or give data.validation")
+    totals, held = Counter[str](), Counter[str]()
+    for counts in groups.values():
+        totals.update(counts)
+
+    def gain(counts: Counter[str], sign: int) -> float:
+        """How much nearer classes are to their share, where a rare class counts for as much as a frequent one."""
+        before = sum((held[label] / totals[label] - share) ** 2 for label in counts)
+        after = sum(((held[label] + sign * count) / totals[label] - share) ** 2 for label, count in counts.items())
+        return before - after
+
+    def is_able(counts: Counter[str]) -> bool:
+        """Whether training has some of each class left."""
+        return all(held[label] + count < totals[label] for label, count in counts.items())
+
+    order = sorted(groups, key=lambda group: (keyed("held out", seed, group), group))
+    chosen, changed, passes = set[str](), True, 0
+    while changed and passes < MAX_PASSES:
+        changed, passes = False, passes + 1
+        for group in order:
+            counts, sign = groups[group], -1 if group in chosen else 1
+            if gain(counts, sign) > MIN_GAIN and (sign < 0 or is_able(counts)):
+                chosen ^= {group}
+                held.update({label: sign * count for label, count in counts.items()})
+                changed = True
+    if not chosen:
+        able = [group for group in order if is_able(groups[group])]
+        if not able:
+            said = "no group can be held out: each has all records of some class"
+            raise UserError(said, do="give data.validation, or data.validation_split 0")
+        chosen = {max(able, key=lambda group: gain(groups[group], 1))}
+    return frozenset(chosen), len(groups)
 
 
 def class_of(kind: DataKind, record: Record) -> str:
@@ -260,13 +324,3 @@ def media_sources(given: RecognisedData) -> list[MediaSource]:
     from headway.data.media_sources import MediaSource  # late: texts need no code of media
 
     return [source for source in given.sources if isinstance(source, MediaSource)]
-
-
-def checked_pattern(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UserError(
-            f"{pattern!r} is no pattern: {error}", do="write a regular expression as Python's re has them"
-        ) from None
-    return pattern

@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from headway.data.text_lines import (
     suffix_of,
     without_last_blanks,
 )
-from headway.errors import UserError, counted
+from headway.errors import UserError, counted, listed, nearest
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it, nor more than MAX_LINE_BYTES
 MAX_FLOAT = 3e38  # what four bytes hold
@@ -135,9 +135,26 @@ class Table(FileSource):
                 said = f"{counted(len(cells), 'column')} where the file has {self.width}"
                 yield Problem(self.file, line, Flaw.COLUMNS, said)
 
+    def column(self, name: str) -> Table:
+        at = column_index(self.file, self.names, self.width, name)
+        return Table(self.file, self.dialect, self.width, (at,), self.names)
+
     def field_name(self, field: int) -> str:
         at = self.chosen[field]
         return f"column {at + 1} ({self.names[at]})" if self.names else f"column {at + 1}"
+
+
+def column_index(
+    file: Path, names: Sequence[str] | None, width: int, column: str | int, *, numbered: bool = True
+) -> int:
+    """The index of a column that is given by name or, where columns are `numbered`, by number from 1."""
+    if isinstance(column, str) and names and column in names:
+        return names.index(column)
+    if str(column).isdecimal() and 0 < int(column) <= width and numbered:
+        return int(column) - 1
+    allowed = listed(name[:24] for name in names) if names else f"1 to {width}"
+    noun = "column" if numbered else "key"
+    raise UserError(f"{file} has no {noun} {column!r}", allowed=allowed, meant=nearest(str(column), names or ()))
 
 
 @dataclass(frozen=True)
@@ -163,6 +180,9 @@ class JsonLines(FileSource):
             else:
                 fields = self.fields(line, value)
                 yield fields if isinstance(fields, Problem) else Record(fields, self.file, line)
+
+    def column(self, name: str) -> JsonLines:
+        return JsonLines(self.file, (name,))
 
     def fields(self, line: int, value: dict[str, Any]) -> tuple[str, ...] | Problem:
         texts: list[str] = []

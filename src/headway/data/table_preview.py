@@ -28,11 +28,12 @@ from headway.data.table import (
     as_number,
     as_text,
     as_texts,
+    column_index,
     read_objects,
     sniff,
 )
 from headway.data.text_lines import MEDIA_SUFFIXES, OBJECT_SUFFIXES, Problem, suffix_of
-from headway.errors import UserError, counted, listed, nearest
+from headway.errors import UserError, counted, listed
 
 T = TypeVar("T", TableRow, JsonRow)
 SEVERAL = "give every line as many cells as the header, and quotes to cells of a .csv that hold its separator"
@@ -50,13 +51,17 @@ NAME = re.compile(r"[^\W\d](?:.*[^.!?,;:…])?", re.S)  # begins with a letter a
 
 @dataclass(frozen=True)
 class TablePreview:
-    """Rows as texts, all of one width.  `lists` are the columns of JSON lists; lines of JSON have no dialect."""
+    """Rows as texts, all of one width.  `lists` are the columns of JSON lists; lines of JSON have no dialect.
+
+    `group` is the column that is no field of records, by name or number.
+    """
 
     file: Path
     names: tuple[str, ...] | None
     rows: tuple[tuple[str, ...], ...]
     dialect: Dialect | None = None
     lists: frozenset[int] = frozenset()
+    group: str | None = None
 
     @property
     def width(self) -> int:
@@ -74,7 +79,8 @@ class TablePreview:
 
     def columns_besides(self, names: Container[str]) -> tuple[int, ...]:
         """Columns with other names than these; one without a name, beside others that have one, is an index."""
-        columns = range(self.width)
+        own = self.names or ("",) * self.width
+        columns = (at for at in range(self.width) if self.group not in (own[at], str(at + 1)))
         return tuple(at for at in columns if self.name(at) not in names and (self.name(at) or not self.names))
 
     def values(self, column: int) -> list[str]:
@@ -82,14 +88,7 @@ class TablePreview:
 
     def find(self, column: str | int) -> int:
         """The index of a column that is given by name or by number from 1."""
-        names = self.names or ()
-        if isinstance(column, str) and column in names:
-            return names.index(column)
-        if str(column).isdecimal() and 0 < int(column) <= self.width and self.dialect:
-            return int(column) - 1
-        allowed = listed(name[:24] for name in names) if names else f"1 to {self.width}"
-        noun = "column" if self.dialect else "key"
-        raise UserError(f"{self.file} has no {noun} {column!r}", allowed=allowed, meant=nearest(str(column), names))
+        return column_index(self.file, self.names, self.width, column, numbered=self.dialect is not None)
 
     def source(self, columns: tuple[int, ...]) -> RecordSource:
         if self.dialect:
@@ -120,20 +119,22 @@ def preview_rows(query: DataQuery, file: Path, suffix: str) -> TablePreview:
     first = rows[0]
     (width, _), *_ = Counter(map(len, rows)).most_common(1)
     rest = tuple(cells for cells in rows[1:] if len(cells) == len(first))
-    by_name = [column for column in query.columns if not str(column).isdecimal()]
+    asked = (*query.columns, *([] if query.group is None else [query.group]))
+    by_name = [column for column in asked if not str(column).isdecimal()]
     looks = sampled[0][0] == 1 and len(first) == width and is_header(first, rest)
     if query.header is None and by_name and not looks and not {*map(str, by_name)} & {*first}:
         said = f"{file} has no column {by_name[0]!r}, and its first line does not look like a header"
         do = "put a line of names above it, or give numbers of columns"
         raise UserError(said, do=do)
     if query.header == "no" or (query.header is None and not by_name and not looks):
-        return TablePreview(file, None, tuple(cells for cells in rows if len(cells) == width), dialect)
+        whole = tuple(cells for cells in rows if len(cells) == width)
+        return TablePreview(file, None, whole, dialect, group=query.group)
     if len(rows) == 1:
         do = "give more lines, or data.header no where it is a record"
         raise UserError(f"{file} has a header and no records below it", do=do)
     if not rest:
         raise UserError(f"{file} has no row with {counted(len(first), 'column')}, as its first line has", do=SEVERAL)
-    return TablePreview(file, first, rest, dialect)
+    return TablePreview(file, first, rest, dialect, group=query.group)
 
 
 def sample_rows(query: DataQuery, file: Path, suffix: str) -> tuple[Dialect, list[TableRow]]:
@@ -162,7 +163,7 @@ def preview_objects(
     whole = [[row[key] for key in keys] for row in cells if row.keys() >= set(keys)]
     rows = tuple(tuple(cell if isinstance(cell, str) else " ".join(cell) for cell in row) for row in whole)
     lists = frozenset(at for row in whole for at, cell in enumerate(row) if isinstance(cell, tuple))
-    return TablePreview(file, keys, rows, None, lists)
+    return TablePreview(file, keys, rows, None, lists, query.group)
 
 
 def sample(rows: Iterable[T | Problem], file: Path) -> list[T]:

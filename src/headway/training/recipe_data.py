@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.data.checks import Skipped, good_records
-from headway.data.kinds import DataKind
+from headway.data.grouping import with_groups
+from headway.data.kinds import STREAMED, DataKind
 from headway.data.named_splits import named_splits
 from headway.data.recognise import is_same_data, recognise, recognise_held_back
-from headway.data.records import BUILTIN, Record, as_records, is_builtin
+from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin
 from headway.data.shards import digest
 from headway.data.splits import DataSplits, split, split_by_names, without_test
 from headway.errors import UserError, listed
@@ -40,9 +41,12 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
                 raise UserError(
                     said, do="leave it out, or give files; data.validation_split holds out a share of records"
                 )
+        if data.group is not None or data.group_from is not None:
+            said = "data.group and data.group_from read groups from files, and the records are given in Python"
+            raise UserError(said, do="give each Record its group")
         return split(in_memory(as_records(records), task), data.validation_split, data.stratify, recipe.seed)
     if is_builtin(data.path):
-        for name in ("validation_from", "test_from"):
+        for name in ("validation_from", "test_from", "group", "group_from"):
             if getattr(data, name) is not None:
                 raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
         if data.test:
@@ -63,6 +67,7 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         label_from=data.label_from,
         nameless=unlabelled,
         header=data.header,
+        group=data.group,
     )
     if data.test_from is not None:
         given = without_test(given, data.test_from, "data.test_from")
@@ -73,6 +78,7 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         label_from=data.label_from,
         nameless=unlabelled,
         header=data.header,
+        group=data.group,
     )
     test = recognise_more(kept, "data.test") if kept else None
     validation = recognise_more(held, "data.validation") if held else None
@@ -81,6 +87,10 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     if test is not None and validation is not None and is_same_data(validation, test):
         said = f"data.test {listed(map(str, kept))} is the validation data, which chooses the weights"
         raise UserError(said, do="give other records, or leave it out")
+    grouped = data.group is not None or data.group_from is not None
+    if grouped:
+        check_groups(given, validation)
+        given = with_groups(given, data.group, data.group_from)
     purposes = {"for validation": held if named else (), "kept for a test": kept}
     parts = [f"{listed([file.name for file in files], 3)} {use}" for use, files in purposes.items() if files]
     given = replace(given, description="; ".join([given.description, *parts]))
@@ -109,11 +119,22 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         columns=given.columns,
         skipped=skipped,
         test_skipped=test_skipped if test else None,
+        grouped=grouped,
     )
     if validation is None:
         return split(whole, data.validation_split, data.stratify, recipe.seed)
     held_back = partial(good_records, validation, held_skipped, beside=[test] if test else [])
     return replace(whole, validation=held_back, validation_skipped=held_skipped)
+
+
+def check_groups(given: RecognisedData, validation: RecognisedData | None) -> None:
+    """Refuses groups where nothing is split, or by a share of a stream alone."""
+    if validation is not None:
+        said = "data.group and data.group_from are for a validation split, and there is validation data"
+        raise UserError(said, do="leave one of them out")
+    if given.kind in STREAMED:
+        said = f"the end of {given.kind.value} is held out, which has no groups"
+        raise UserError(said, do="leave out data.group and data.group_from")
 
 
 def in_memory(records: list[Record], task: type[Task] | None) -> DataSplits:
@@ -122,7 +143,9 @@ def in_memory(records: list[Record], task: type[Task] | None) -> DataSplits:
         raise UserError("records do not say what they are for", do='name the task, as in task="seq2seq"')
     hashed = digest((), task.name, *(repr(record.fields) for record in records))
     description = f"{len(records):,} records, so {task.goal}"
-    return DataSplits("records", task.data_kind, description, lambda: iter(records), nothing, hashed)
+    grouped = any(record.group for record in records)
+    hashed = digest((), hashed, *(record.group for record in records)) if grouped else hashed
+    return DataSplits("records", task.data_kind, description, lambda: iter(records), nothing, hashed, grouped=grouped)
 
 
 def nothing() -> Iterator[Record]:

@@ -35,6 +35,7 @@ MODERN = {
     "sep_token_id": 2,
 }
 WINDOWED = {**BERT, "type_vocab_size": 1, "attention_window": 4, "pad_token_id": 1, "sep_token_id": 2}
+LONG = {"max_encoder_position_embeddings": 32, "max_decoder_position_embeddings": 24, "attention_window": 4}
 EXPERTS = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
@@ -110,6 +111,8 @@ CASES = [
     encoder("longformer, masked words", "LongformerForMaskedLM", WINDOWED, attention_window=[4, 8, 4]),
     encoder("longformer, classes of rows", "LongformerForSequenceClassification", WINDOWED, num_labels=3),
     encoder("longformer, classes of tokens", "LongformerForTokenClassification", WINDOWED, num_labels=4),
+    pair("led", "LEDForConditionalGeneration", **LONG),
+    pair("led, windows of their own", "LEDForConditionalGeneration", **{**LONG, "attention_window": [4, 8, 4]}),
     pair("mbart", "MBartForConditionalGeneration", scale_embedding=True),
     pair("m2m_100", "M2M100ForConditionalGeneration"),
     pair("pegasus", "PegasusForConditionalGeneration", activation_function="relu"),

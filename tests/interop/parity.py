@@ -146,7 +146,8 @@ def compare_stack(theirs: Any, ours: nn.Module) -> dict[str, float]:
     out.__dict__["scored"] = (expected * pull(expected))[here].sum()
     found = {"logits": difference(logits[here], expected[here])}
     found["hidden states"] = hidden_difference(trace, "", out.hidden_states, real)
-    found["attention maps"] = map_difference(trace, "{}.attn.weights", told_maps(theirs, out), real)
+    maps = told_maps(out.attentions, out.get("global_attentions"), theirs)
+    found["attention maps"] = map_difference(trace, "{}.attn.weights", maps, real)
     out.scored.backward()
     (logits * pull(logits))[here].sum().backward()
     return found
@@ -159,12 +160,11 @@ def answer(out: Any) -> Tensor:
     return next(out[name] for name in ("logits", "prediction_logits", "last_hidden_state") if name in out)
 
 
-def told_maps(theirs: Any, out: Any) -> list[Tensor]:
+def told_maps(maps: Any, wide: Any, theirs: Any) -> list[Tensor]:
     """The maps of each layer, B H T S; Longformer tells them by distance, behind those at global tokens."""
-    if theirs.config.model_type != "longformer":
-        return out.attentions
-    wide = out.get("global_attentions") or [near[..., :0] for near in out.attentions]
-    return [whole_map(near, far) for near, far in zip(out.attentions, wide, strict=True)]
+    if theirs.config.model_type not in ("led", "longformer"):
+        return maps
+    return [whole_map(near, far) for near, far in zip(maps, wide or [near[..., :0] for near in maps], strict=True)]
 
 
 def whole_map(near: Tensor, far: Tensor) -> Tensor:
@@ -288,7 +288,7 @@ def compare_written(
         hidden_difference(trace, "decoder.", out.decoder_hidden_states, everywhere),
     )
     found["attention maps"] = max(
-        map_difference(trace, "encoder.{}.attn.weights", out.encoder_attentions, real),
+        map_difference(trace, "encoder.{}.attn.weights", told_maps(out.encoder_attentions, None, theirs), real),
         map_difference(trace, "decoder.{}.attn.weights", out.decoder_attentions, everywhere),
         map_difference(trace, "decoder.{}.cross.weights", out.cross_attentions, everywhere),
     )

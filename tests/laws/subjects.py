@@ -51,6 +51,7 @@ from headway.zoo import gemma as gemma_zoo
 from headway.zoo import gpt2 as gpt2_zoo
 from headway.zoo import gpt_neox as gpt_neox_zoo
 from headway.zoo import gpt_oss as gpt_oss_zoo
+from headway.zoo import led as led_zoo
 from headway.zoo import llama as llama_zoo
 from headway.zoo import longformer as longformer_zoo
 from headway.zoo import mbart as mbart_zoo
@@ -369,6 +370,13 @@ def zoo_bloom() -> nn.Module:
     return lively(bloom_zoo.build(bloom_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS)))
 
 
+def zoo_led() -> EncoderDecoder:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM, "window": 2}
+    model = led_zoo.build(led_zoo.Config(VOCAB, CONTEXT, 2 * CONTEXT, DIM, decoder_layers=2, **sizes))  # type: ignore[arg-type]
+    lively(model)
+    return model
+
+
 def zoo_longformer(top: str) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": (1, 3), "top": top}
     return lively(longformer_zoo.build(longformer_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
@@ -577,6 +585,8 @@ SUBJECTS = [
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),
     Subject("zoo t5 encoder", lambda: zoo_t5("gated").encoder, ENCODER | RELATIVE, tokens),
+    Subject("zoo led encoder", lambda: zoo_led().encoder, ENCODER, tokens),
+    Subject("zoo led decoder", lambda: zoo_led().decoder, DECODER, tokens, memory),
     Subject("zoo bart decoder", lambda: zoo_bart().decoder, DECODER, tokens, memory),
     Subject("zoo rnnsearch decoder", zoo_rnn, RECURRENT, tokens, memory),
     Subject("zoo seq2seq decoder", zoo_seq2seq, RECURRENT - SEEING, tokens, memory),

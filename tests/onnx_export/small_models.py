@@ -53,6 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gpt_neox": TEXT,
     "gpt_oss": {**TEXT, "kv_heads": 1, "head_dim": 8, "experts": 4, "top": 2, "window": 4, "local_layers": (0,)},
     "image_text": {**TEXT, "encoder": "resnet-18", "image": 32, "end": VOCAB - 1, "width": 6},
+    "led": {**TEXT, **DECODER, "source_context": 40, "window": 3},
     "llama": {**TEXT, "kv_heads": 1, "window": 4},
     "longformer": {**TEXT, "window": 3, "top": "rows"},
     "lrnet": {**STAGES, "hidden": (4, 4), "widths": (8, 8), "size": 3, "share": 2},

@@ -36,7 +36,19 @@ DECODERS = [
     *("bloom", "deepseek", "gemma", "gpt2", "gpt_neox", "gpt_oss", "llama", "mixtral", "olmo", "olmo2"),
     *("qwen2_moe", "workbench"),
 ]
-PAIRS = ["bart", "blip", "captioner", "marian", "mbart", "t5", "transformer", "trocr", "vit_captioner", "whisper"]
+PAIRS = [
+    "bart",
+    "blip",
+    "captioner",
+    "led",
+    "marian",
+    "mbart",
+    "t5",
+    "transformer",
+    "trocr",
+    "vit_captioner",
+    "whisper",
+]
 TOWERS = ["clip", "image_text", "siglip"]
 
 

@@ -58,6 +58,7 @@ SPECIAL: dict[str, dict[str, object]] = {
         "latent": deepseek.Latent(latent=6, plain=4, turned=4, value=5, rank=7),
         "mixture": deepseek.Experts(experts=4, top=2, expert_hidden=8, groups=2, kept=1),
     },
+    "led": {"window": 3, "source_context": 16},
     "longformer": {"layers": 2, "window": (2, 3), "top": "rows"},
     "modernbert": {"layers": 2, "local_layers": (1,), "window": 4},
     "gpt_oss": {"layers": 2, "local_layers": (1,), "window": 4},

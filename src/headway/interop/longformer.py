@@ -54,17 +54,21 @@ def read_window(o: Options, layers: int) -> int | tuple[int, ...]:
 def write_config(c: Config) -> dict[str, Any]:
     if c.first < 1:
         raise UserError("Longformer's positions begin behind the padding's there, and here at 0", do="use to=headway")
-    windows = windows_of(c)
-    if min(windows) < MIN_WINDOW:
-        said = f"there, a Longformer's tokens see {MIN_WINDOW} tokens or more on each side, and here {min(windows)}"
-        raise UserError(said, do="use to=headway")
     return {
         **architecture(c.top, ARCHITECTURES, "longformer"),
         **write_common(c),
         "max_position_embeddings": c.first + c.context,
-        "attention_window": [2 * window for window in windows],
+        **write_window(c.window, c.layers),
         **{"pad_token_id": c.first - 1, "bos_token_id": 0, "eos_token_id": 2, "sep_token_id": 2},
     }
+
+
+def write_window(window: int | tuple[int, ...], layers: int) -> dict[str, list[int]]:
+    windows = windows_of(window, layers)
+    if min(windows) < MIN_WINDOW:
+        said = f"there, a Longformer's tokens see {MIN_WINDOW} tokens or more on each side, and here {min(windows)}"
+        raise UserError(said, do="use to=headway")
+    return {"attention_window": [2 * each for each in windows]}
 
 
 MIN_WINDOW = 2  # with fewer, the other library's own code fails

@@ -127,7 +127,7 @@ class Attention(nn.Module):
         """The map times the values, recorded and edited as the context asks."""
         dropout = self.dropout if self.training else 0.0
         if not ctx.traces():
-            return self.taken(amap.times(v, dropout=dropout), amap)
+            return amap.times(v, dropout=dropout)
         v = ctx.emit(self, "values", v)
         if ctx.edits(self, "weights"):
 
@@ -140,11 +140,7 @@ class Attention(nn.Module):
         else:
             ctx.show(self, "weights", amap)
             y = amap.times(v, dropout=dropout)
-        return ctx.emit(self, "heads", self.taken(y, amap))
-
-    def taken(self, y: Tensor, amap: AttentionMap) -> Tensor:
-        """What queries take of the sums of values, B H T E."""
-        return y
+        return ctx.emit(self, "heads", y)
 
 
 class SelfAttention(Attention):

@@ -8,7 +8,7 @@ Axes:  B batch   T queries   S keys   C width   H heads   L latent width   P pla
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from headway.nn.bias import GatedT5Bias
 from headway.nn.block import Identity
 from headway.nn.context import Context, PackedLengths, padded
 from headway.nn.fused_linear import apply_each
-from headway.ops.attend import DOT, Dot, Score
+from headway.ops.attend import DOT, Dot, Edit, Score
 from headway.ops.attention_map import AttentionMap, Bias
 from headway.ops.pattern import Causal, Global, Pattern, Positions, Window
 from headway.ops.rotary import Rotary
@@ -132,19 +132,29 @@ class GlobalTokenAttention(SelfAttention):
             return q, keys
         wide = apply_each(x, self.global_q, self.global_k, self.global_v)
         far_q, far_k, far_v = (split(padded(y, ctx.rows), self.heads) for y in wide)
-        first = self.first(positions)
+        first = first_tokens(positions, self.tokens)
         q = torch.cat([q.masked_fill(first, 0.0), far_q.masked_fill(~first, 0.0)], -1)
         return q, keys._replace(k=torch.cat([keys.k, far_k], -1), v=torch.cat([keys.v, far_v], -1))
 
-    def taken(self, y: Tensor, amap: AttentionMap) -> Tensor:
-        if not self.tokens:
-            return y
-        near, far = y.chunk(2, -1)
-        return torch.where(self.first(amap.q_pos), far, near)
+    def map(self, q: Tensor, keys: Keys, positions: Positions) -> AttentionMap:
+        found = super().map(q, keys, positions)
+        return TwofoldMap(**vars(found), tokens=self.tokens) if self.tokens else found
 
-    def first(self, positions: Positions) -> Tensor:
-        """Which queries are of the first tokens, B|1 1 T 1."""
-        return (positions.at < self.tokens)[:, None, :, None]
+
+@dataclass(frozen=True, eq=False)
+class TwofoldMap(AttentionMap):
+    """A map whose values have two halves: the first `tokens` take the second of the sums, all others the first."""
+
+    tokens: int = 0
+
+    def times(self, v: Tensor, *, dropout: float = 0.0, edit: Edit | None = None) -> Tensor:
+        near, far = super().times(v, dropout=dropout, edit=edit).chunk(2, -1)
+        return torch.where(first_tokens(self.q_pos, self.tokens), far, near)
+
+
+def first_tokens(positions: Positions, tokens: int) -> Tensor:
+    """Which positions are of the first tokens, B|1 1 T 1."""
+    return (positions.at < tokens)[:, None, :, None]
 
 
 class LowRank(nn.Module):

@@ -64,15 +64,15 @@ def build(c: Config) -> Trunk:
         dropout=c.dropout,
     )
     words = partial(MLMHead, c.dim, c.vocab, norm=norm, tied=embed.token)
-    stack = Stack([block(window) for window in windows_of(c)])
+    stack = Stack([block(window) for window in windows_of(c.window, c.layers)])
     model = Trunk(embed, stack, top(c.top, c.dim, c.classes, c.dropout, words))
     normal(model, 0.02)
     return model
 
 
-def windows_of(c: Config) -> tuple[int, ...]:
+def windows_of(window: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
     """The window of each layer."""
-    windows = (c.window,) * c.layers if isinstance(c.window, int) else c.window
-    if len(windows) != c.layers:
-        raise UserError(f"window={c.window!r:.60} for {c.layers} layers", allowed="a number, or one for each layer")
+    windows = (window,) * layers if isinstance(window, int) else window
+    if len(windows) != layers:
+        raise UserError(f"window={window!r:.60} for {layers} layers", allowed="a number, or one for each layer")
     return windows

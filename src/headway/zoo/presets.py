@@ -230,6 +230,7 @@ PRESETS: dict[str, Preset] = {
     "deepseek-v3": of("deepseek"),
     # He et al. 2021; Beltagy et al. 2020; Warner et al. 2024; NLLB team 2022
     "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
+    "led-base-16384": of("led"),
     "longformer-base-4096": sized("longformer", 768, 12, 12, top="none"),
     "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),
     "nllb-600m": NLLB,

@@ -254,7 +254,8 @@ def compare_pair(
     """`given` and `source` are the same to read, theirs and ours; `real` (B S) are the encoder's tokens that count."""
     targets, _ = ragged(getattr(theirs.config, "decoder", theirs.config).vocab_size, seed=1)
     out = theirs(**given, decoder_input_ids=targets, output_hidden_states=True, output_attentions=True)
-    return compare_written(ours, out, source, targets, source_ctx, real)
+    maps = told_maps(out.encoder_attentions, None, theirs)
+    return compare_written(ours, out, maps, source, targets, source_ctx, real)
 
 
 def compare_captioned(theirs: Any, ours: Any) -> dict[str, float]:
@@ -274,11 +275,11 @@ def compare_captioned(theirs: Any, ours: Any) -> dict[str, float]:
         cross_attentions=said.cross_attentions,
     )
     real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
-    return compare_written(ours, out, images, targets, Context(), real)
+    return compare_written(ours, out, out.encoder_attentions, images, targets, Context(), real)
 
 
 def compare_written(
-    ours: Any, out: Any, source: Tensor, targets: Tensor, source_ctx: Context, real: Tensor
+    ours: Any, out: Any, maps: Sequence[Tensor], source: Tensor, targets: Tensor, source_ctx: Context, real: Tensor
 ) -> dict[str, float]:
     trace = Trace(ours, "*")
     logits = ours(source, targets, replace(source_ctx, trace=trace), Context(trace=trace))
@@ -288,7 +289,7 @@ def compare_written(
         hidden_difference(trace, "decoder.", out.decoder_hidden_states, everywhere),
     )
     found["attention maps"] = max(
-        map_difference(trace, "encoder.{}.attn.weights", told_maps(out.encoder_attentions, None, theirs), real),
+        map_difference(trace, "encoder.{}.attn.weights", maps, real),
         map_difference(trace, "decoder.{}.attn.weights", out.decoder_attentions, everywhere),
         map_difference(trace, "decoder.{}.cross.weights", out.cross_attentions, everywhere),
     )

@@ -190,6 +190,8 @@ class Model:
         write_json(place / "config.json", values)
         if any(name in self.extra_config for name in (*LENGTHS, *MASKS)):
             write_json(place / "generation_config.json", generation_settings(self.extra_config))
+        if processor := family.write_processor(self.config):
+            write_json(place / "processor_config.json", processor)
         self.save_inputs(place, WITH_SEGMENTS if values.get("type_vocab_size", 0) > 1 else ())
 
     def save_inputs(self, folder: Path, inputs: Sequence[str] = ()) -> None:

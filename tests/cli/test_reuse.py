@@ -159,7 +159,7 @@ def test_what_is_no_encoder_of_images_becomes_none_of_a_captioner() -> None:
     start = loaded(seq2seq.Config(vocab=9, dim=4, hidden=4, layers=1))
     said = (
         r"a model of seq2seq cannot learn this task \(captions, text\); "
-        r"allowed: captioner, vit_captioner, trocr, blip, or an image encoder"
+        r"allowed: captioner, vit_captioner, trocr, blip, llava, or an image encoder"
     )
     with pytest.raises(UserError, match=said):
         reused_part(start, Captioning)

@@ -7,7 +7,7 @@ ragged batch and returns the largest difference of each quantity, relative to th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from types import SimpleNamespace
@@ -42,6 +42,7 @@ class Kind(Enum):
     PATCHES = auto()
     PICTURED = auto()
     CAPTIONED = auto()
+    ILLUSTRATED = auto()
     CONVOLUTIONS = auto()
 
 
@@ -89,6 +90,7 @@ def compared(case: Case) -> dict[str, float]:
         Kind.PATCHES: compare_patches,
         Kind.PICTURED: compare_pictured,
         Kind.CAPTIONED: compare_captioned,
+        Kind.ILLUSTRATED: compare_illustrated,
         Kind.CONVOLUTIONS: compare_convolutions,
     }
     run = runs.get(case.kind, compare_stack)
@@ -105,7 +107,9 @@ def stored(theirs: Any) -> dict[str, Tensor]:
 
     kept = revert_weight_conversion(theirs, theirs.state_dict())
     # a slip in transformers 5: it takes the end of `decoder_layers` for a name of its own, unlike published files
-    return {key.replace("decoder_encoder.layer.", "decoder_layers."): x for key, x in kept.items()}
+    kept = {key.replace("decoder_encoder.layer.", "decoder_layers."): x for key, x in kept.items()}
+    # and published LLaVAs have their tower as CLIP's files have it, which it reads and no longer writes
+    return {re.sub(r"^vision_tower\.", "vision_tower.vision_model.", key): x for key, x in kept.items()}
 
 
 def shaken(model: nn.Module) -> nn.Module:
@@ -276,6 +280,27 @@ def compare_captioned(theirs: Any, ours: Any) -> dict[str, float]:
     )
     real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
     return compare_written(ours, out, out.encoder_attentions, images, targets, Context(), real)
+
+
+def compare_illustrated(theirs: Any, ours: Any) -> dict[str, float]:
+    """An image among the words of a text; its states are read before the encoder's end."""
+    images, image = some_images(theirs.config.vision_config), theirs.config.image_token_id
+    texts, _ = ragged(image, seed=1)
+    patches = ours.encoder(images).shape[1]
+    targets = torch.cat([texts[:, :2], torch.full((2, patches), image), texts[:, 2:]], 1)
+    shown = {"output_hidden_states": True, "output_attentions": True}
+    seen = theirs.model.vision_tower(images, **shown)
+    said = theirs(pixel_values=images, input_ids=targets, **shown)
+    out = SimpleNamespace(
+        logits=said.logits,
+        encoder_hidden_states=seen.hidden_states,
+        encoder_attentions=seen.attentions,
+        decoder_hidden_states=said.hidden_states,
+        decoder_attentions=said.attentions,
+        cross_attentions=(),
+    )
+    real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
+    return compare_written(ours, out, images, targets, Context(), real)
 
 
 def compare_written(
@@ -460,7 +485,7 @@ def map_difference(trace: Trace, site: str, maps: Iterable[Tensor], real: Tensor
         weights = amap.full()
         weights = weights.mean(1, keepdim=True).expand_as(weights) if averaged else weights
         found.append(difference(weights.transpose(1, 2)[real], expected.transpose(1, 2)[real]))
-    return max(found)
+    return max(found, default=0.0)
 
 
 def layers(trace: Trace, site: str) -> list[Seen]:

@@ -106,6 +106,8 @@ def test_a_caption_is_learned_behind_the_token_that_stands_in_place_of_cls(tmp_p
     model().save_pretrained(tmp_path)
     with_tokenizer(tmp_path)
     parts = load(tmp_path)
+    with pytest.raises(UserError, match=r"how images are made fit for blip; add preprocessor_config\.json"):
+        assert parts.task
     assert parts.tokenizer is not None
     assert parts.tokenizer.encode("w1 w2") == [2, 5, 6, 3]
     processor(tmp_path)
@@ -113,6 +115,8 @@ def test_a_caption_is_learned_behind_the_token_that_stands_in_place_of_cls(tmp_p
     assert isinstance(task, Captioning)
     assert task.start_token == 97
     assert task.written(["w1 w2", "w0"]) == ([5, 6, 3, 4, 3], [3, 2])
+    with pytest.raises(UserError, match="the model writes about images and is asked nothing; leave prompt= out"):
+        task.opening("what is it?")
 
 
 def processor(folder: Path) -> Any:

@@ -42,6 +42,7 @@ from headway.zoo import bert as bert_zoo
 from headway.zoo import blip as blip_zoo
 from headway.zoo import bloom as bloom_zoo
 from headway.zoo import captioner as captioner_zoo
+from headway.zoo import clip_image as clip_image_zoo
 from headway.zoo import clip_text as clip_text_zoo
 from headway.zoo import conformer as conformer_zoo
 from headway.zoo import deberta as deberta_zoo
@@ -53,6 +54,7 @@ from headway.zoo import gpt_neox as gpt_neox_zoo
 from headway.zoo import gpt_oss as gpt_oss_zoo
 from headway.zoo import led as led_zoo
 from headway.zoo import llama as llama_zoo
+from headway.zoo import llava as llava_zoo
 from headway.zoo import longformer as longformer_zoo
 from headway.zoo import mbart as mbart_zoo
 from headway.zoo import mixtral as mixtral_zoo
@@ -441,6 +443,12 @@ def zoo_blip() -> nn.Module:
     return lively(blip_zoo.build(blip_zoo.Config(VOCAB, CONTEXT, EYE, **WRITER)).decoder)
 
 
+def zoo_llava() -> nn.Module:
+    eye = clip_image_zoo.Config(image=8, patch=4, dim=DIM, layers=1, heads=2, top="vector")
+    writer = llama_zoo.Config(VOCAB, CONTEXT, DIM, layers=2, heads=HEADS, kv_heads=2, hidden=2 * DIM)
+    return lively(llava_zoo.build(llava_zoo.Config(VOCAB, eye, writer, image_token=3, taps=(1,))).decoder)
+
+
 def zoo_vit_captioner() -> nn.Module:
     sizes = {"image": 16, "patch": 8, "layers": 1, "decoder_layers": 2, "heads": HEADS}
     return vit_captioner_zoo.build(vit_captioner_zoo.Config(VOCAB, dim=DIM, **sizes)).decoder
@@ -594,6 +602,7 @@ SUBJECTS = [
     Subject("zoo captioner decoder, hard", lambda: zoo_captioner("hard"), RECURRENT, tokens, memory),
     Subject("zoo trocr decoder", zoo_trocr, DECODER, tokens, memory),
     Subject("zoo blip decoder", zoo_blip, DECODER, tokens, memory),
+    Subject("zoo llava decoder", zoo_llava, DECODER, tokens, memory),
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
     Subject("zoo longformer classes", lambda: zoo_longformer("rows"), CLASSIFIER, tokens),

@@ -41,6 +41,7 @@ BY_TORCH = {
     *("rnnsearch", "luong", "rnnenc", "recurrent model", "bench gru", "zoo rnnsearch decoder", "zoo seq2seq decoder"),
     *("zoo captioner decoder", "zoo captioner decoder, hard"),  # recurrent
     "zoo clip text",  # has no head of words
+    "zoo llava decoder",  # patches among words
     *("zoo gemma", "zoo olmo2", "zoo gpt-neox", "zoo falcon"),  # norms behind sublayers, and parallel ones
 }
 

@@ -8,7 +8,7 @@ import torch
 
 from headway.data.tokenizer import Tokenizer
 from headway.model import Model
-from headway.zoo import simmim, vit
+from headway.zoo import clip_image, llama, simmim, vit
 from headway.zoo.build import architecture
 from headway.zoo.deepseek import Experts, Latent
 
@@ -56,6 +56,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "led": {**TEXT, **DECODER, "source_context": 40, "window": 3},
     "llama": {**TEXT, "kv_heads": 1, "window": 4},
     "longformer": {**TEXT, "window": 3, "top": "rows"},
+    "llava": {
+        "encoder": clip_image.Config(**SIZES, **IMAGE, top="vector"),
+        "decoder": llama.Config(**{**TEXT, "context": 64}),
+        **{"vocab": VOCAB, "image_token": 3, "taps": (1,)},
+    },
     "lrnet": {**STAGES, "hidden": (4, 4), "widths": (8, 8), "size": 3, "share": 2},
     "mae": {**SIZES, **IMAGE, "decoder_dim": 8, "decoder_layers": 1, "decoder_heads": 2},
     "marian": {**TEXT, **DECODER},

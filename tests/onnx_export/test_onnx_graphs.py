@@ -21,6 +21,7 @@ from headway.zoo.build import ARCHITECTURES
 from tests.onnx_export.small_models import SMALL, small
 
 REFUSED = {
+    "llava": "models read an image among the words of a text",
     "mae": "models are made to learn: they are told which patches are hidden",
     "simmim": "models are made to learn: they are told which patches are hidden",
     "rnn": "models read their tokens one by one with torch's GRU",

@@ -179,7 +179,7 @@ def test_odd_sizes_of_images_are_rounded_up() -> None:
 def batch(name: str) -> CaptionBatch:
     """Two images, three captions of 4, 2 and 5 words."""
     captions = [np.array([5, 6, 7, END]), np.array([8, END]), np.array([5, 9, 9, 4, END])]
-    return caption_batch(ModelInput(images(name, 2), EMPTY), [0, 1, 0], captions, BEGIN)
+    return caption_batch(ModelInput(images(name, 2), EMPTY), [0, 1, 0], captions, [BEGIN])
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_batch_is_its_captions(name: str) -> None:
     model, together = built(name), batch(name)
     rows = [np.array([5, 6, 7, END]), np.array([8, END]), np.array([5, 9, 9, 4, END])]
     each = [ModelInput(together.seen.inputs[[i]], EMPTY) for i in (0, 1, 0)]
-    alone = [caption_batch(one, [0], [row], BEGIN) for one, row in zip(each, rows, strict=True)]
+    alone = [caption_batch(one, [0], [row], [BEGIN]) for one, row in zip(each, rows, strict=True)]
     whole = caption_predictions(model, together)
     assert_close(whole.losses(), torch.cat([caption_predictions(model, one).losses() for one in alone]), **close)
     assert_close(whole.loss(), sum(caption_predictions(model, one).loss() for one in alone), **close)
@@ -245,7 +245,9 @@ def test_two_images_are_told_apart(name: str) -> None:
     assert isinstance(model, Captioner)
     pictures = torch.zeros(2, 3, 16, 16)
     pictures[0, 0, :8], pictures[1, 2, :, 8:] = 3.0, 3.0  # red above, blue to the right
-    given = caption_batch(ModelInput(pictures, EMPTY), [0, 1], [np.array([5, 6, 7, END]), np.array([8, 9, END])], BEGIN)
+    given = caption_batch(
+        ModelInput(pictures, EMPTY), [0, 1], [np.array([5, 6, 7, END]), np.array([8, 9, END])], [BEGIN]
+    )
     optimiser, baseline = torch.optim.Adam(model.parameters(), 1e-2), Baseline()
     for _ in range(100 if name == "hard" else 60):
         match name:

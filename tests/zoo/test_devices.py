@@ -23,7 +23,7 @@ from headway.nn.trace import record
 from headway.nn.trunk import EncoderDecoder, Forecaster, Trunk
 from headway.ops.attention_map import Readable
 from headway.tasks.base import task_class
-from headway.zoo import deepseek, simmim, vit
+from headway.zoo import clip_image, deepseek, llama, simmim, vit
 from headway.zoo.build import ARCHITECTURES, architecture, build
 from headway.zoo.cost import call, dummy_inputs, images, reads_pairs
 from tests.simulated_device import DeviceTensor, moved, simulated_device
@@ -47,6 +47,11 @@ SPECIAL: dict[str, dict[str, object]] = {
     "convnext": CONVOLUTIONS,
     "dinov3": {"stretch": 1.0},
     **dict.fromkeys(("trocr", "blip"), EYE),
+    "llava": {
+        "encoder": clip_image.Config(image=16, patch=4, dim=16, layers=2, heads=2, top="vector"),
+        "decoder": llama.Config(VOCAB, context=64, dim=16, layers=1, heads=2, hidden=16),
+        **{"image_token": 3, "taps": (1,)},
+    },
     "resnet": {**CONVOLUTIONS, "attention": (1,)},
     "lrnet": {**CONVOLUTIONS, "hidden": (8, 8), "share": 2, "size": 3},
     "captioner": {"widths": (8, 16)},

@@ -42,6 +42,7 @@ DRAWING = Group("Sampling (default: greedy)", sort_key=11)
 SEARCHING = Group("Beam search", sort_key=12)
 GUESSING = Group("Speculative decoding (the same output, faster)", sort_key=13)
 TRANSLATING = Group("Languages (NLLB, mBART, M2M-100)", sort_key=14)
+ASKING = Group("Images among words (LLaVA)", sort_key=15)
 
 
 @Parameter(name="*")
@@ -85,6 +86,8 @@ class Writing:
         mBART, en of M2M-100; by default that of its files.
     target_language
         Language to translate into, spelled likewise.
+    prompt
+        What is asked about each image, of a model that reads images among words (LLaVA); by default to describe it.
     """
 
     max_new_tokens: Annotated[int | None, Parameter(group=LENGTH, alias="--most")] = None
@@ -103,6 +106,7 @@ class Writing:
     lookup: Annotated[bool, Parameter(group=GUESSING)] = False
     source_language: Annotated[str | None, Parameter(group=TRANSLATING)] = None
     target_language: Annotated[str | None, Parameter(group=TRANSLATING)] = None
+    prompt: Annotated[str | None, Parameter(group=ASKING)] = None
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `generation_options`, but for the draft model."""

@@ -36,7 +36,7 @@ class ChatTemplate:
     template: Template
     special: Mapping[str, str]  # such as bos_token
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool = True) -> str:
+    def render(self, messages: Sequence[Mapping[str, Any]], *, answer_next: bool = True) -> str:
         """The messages as a text, behind which the assistant's answer follows where it comes next."""
         values: dict[str, Any] = {"messages": [dict(one) for one in messages], "tools": None, "documents": None}
         try:

@@ -35,7 +35,7 @@ from headway.system import write_json, write_text
 if TYPE_CHECKING:
     from headway.data.sentencepiece_model import SentencePieceNormalizer
 
-CHAT_TEMPLATE = "chat_template.jinja"
+CHAT_TEMPLATE, CHAT_TEMPLATE_JSON = "chat_template.jinja", "chat_template.json"  # the latter in older folders
 LANGUAGE = re.compile(r"__([a-z]{2,3})__|([a-z]{2,3}_[A-Z][A-Za-z]{1,3})")  # a token that names one
 
 

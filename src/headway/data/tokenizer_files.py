@@ -22,7 +22,7 @@ from typing import Any, NoReturn, cast
 from tokenizers import AddedToken, Regex, decoders, normalizers
 from tokenizers import Tokenizer as Backend
 
-from headway.data.tokenizer import CHAT_TEMPLATE, Roles, Tokenizer
+from headway.data.tokenizer import CHAT_TEMPLATE, CHAT_TEMPLATE_JSON, Roles, Tokenizer
 from headway.data.tokenizer_training import characters, frame, suffix_bpe, wordpiece
 from headway.errors import UserError, listed
 from headway.system import read_json
@@ -146,7 +146,8 @@ def read_chat_template(folder: Path) -> str | None:
     """The chat template in a file of its own or in tokenizer_config.json, of several the default one."""
     if (folder / CHAT_TEMPLATE).is_file():
         return read_text(folder / CHAT_TEMPLATE)
-    found = read_settings(folder).get("chat_template")
+    beside = folder / CHAT_TEMPLATE_JSON
+    found = (read_json(beside) if beside.is_file() else read_settings(folder)).get("chat_template")
     if isinstance(found, list):
         named = [one for one in found if isinstance(one, dict) and one.get("name") == "default"]
         found = named[0].get("template") if named else None

@@ -17,6 +17,7 @@ class DecodingOptions:
     `beam` searches with so many beams and keeps the `best` answers; a `patient` search ends when no open beam can win.
     `draft` is a smaller model that proposes tokens, and `lookup` proposes what followed the same tokens before.
     `source_language` and `target_language` are those of a translator that knows several, as its tokenizer spells them.
+    `prompt` is what a model that reads an image and words is asked about each image.
     """
 
     max_new_tokens: int | None = None
@@ -35,6 +36,7 @@ class DecodingOptions:
     lookup: bool = False
     source_language: str | None = None
     target_language: str | None = None
+    prompt: str | None = None
 
     @property
     def samples(self) -> bool:

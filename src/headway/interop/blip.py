@@ -1,6 +1,6 @@
 """BLIP's captioner in Hugging Face's layout; what answers questions or compares texts with images is refused by name.
 
-The tokens that begin and end a caption stand there in the part that writes, where they mean what `settings` says.
+The tokens that begin and end a caption stand there in the part that writes, where `read_settings` finds them.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ class Family:
     settle: Callable[[Any, Collection[str]], Any]  # the config, mended by the names of the tensors that are there
     read_settings: Callable[[Mapping[str, Any]], dict[str, Any]]  # of generation, where the config alone tells them
     write_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]  # a config.json with them in their places
+    write_processor: Callable[[Any], dict[str, Any]]  # what a processor_config.json says, where there is one
 
 
 # model_type: the file in `zoo`; the file here has the name of the model_type, with _ for -
@@ -70,6 +71,7 @@ FAMILIES = {
     "led": "led",
     "llama": "llama",
     "longformer": "longformer",
+    "llava": "llava",
     "m2m_100": "mbart",
     "marian": "marian",
     "mbart": "mbart",
@@ -165,6 +167,7 @@ CLASSES = {
     "LED": "led",
     "Llama": "llama",
     "Longformer": "longformer",
+    "Llava": "llava",
     "M2M100": "m2m_100",
     "MBart": "mbart",
     "MPNet": "mpnet",
@@ -240,9 +243,10 @@ def family(model_type: str) -> Family:
     there = import_module(f"headway.interop.{model_type.replace('-', '_')}")
     here = import_module(f"headway.zoo.{FAMILIES[model_type]}")
     settle = getattr(there, "settle", as_told)
-    settings = getattr(there, "read_settings", no_settings), getattr(there, "write_settings", unchanged)
+    settings = getattr(there, "read_settings", nothing), getattr(there, "write_settings", unchanged)
+    processor = getattr(there, "write_processor", nothing)
     there_and_back = there.read_config, there.write_config, there.keymap
-    return Family(FAMILIES[model_type], *there_and_back, here.build, settle, *settings)
+    return Family(FAMILIES[model_type], *there_and_back, here.build, settle, *settings, processor)
 
 
 def type_for(architecture: str) -> str | None:
@@ -257,6 +261,6 @@ def as_told(config: Any, names: Collection[str]) -> Any:
     return config
 
 
-def no_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Most have them at the top of their config.json, or in a generation_config.json."""
+def nothing(values: Any) -> dict[str, Any]:
+    """Most say all at the top of their config.json."""
     return {}

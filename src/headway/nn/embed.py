@@ -47,12 +47,15 @@ class TokenEmbed(nn.Module):
         self.project = project or nn.Identity()
 
     def forward(self, tokens: Tensor, ctx: Context = EMPTY, segments: Tensor | None = None) -> Tensor:
+        return ctx.emit(self, "out", self.vectors(tokens, ctx, segments))
+
+    def vectors(self, tokens: Tensor, ctx: Context, segments: Tensor | None = None) -> Tensor:
         x = self.position(self.widen(self.scale(self.token(tokens))), ctx)
         if self.segment is not None:
             x = x + self.segment(torch.zeros_like(tokens) if segments is None else segments)
         elif segments is not None:
             raise UserError("this embedding knows no segments", do="leave them out, or build it with segments=2")
-        return ctx.emit(self, "out", self.project(self.drop(self.norm(x))))
+        return self.project(self.drop(self.norm(x)))
 
 
 class NoPosition(nn.Module):

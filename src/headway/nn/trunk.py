@@ -252,7 +252,7 @@ def stack_at(stack: nn.Module, chosen: TokenSelection, x: Tensor, ctx: Context) 
 
 def can_select_tokens(stack: nn.Module, x: Tensor, ctx: Context) -> bool:
     """Whether a stack is in training, its last layer can be computed at single tokens, and nobody reads the others."""
-    if not stack.training or not isinstance(stack, Stack) or not len(stack.blocks):
+    if not stack.training or type(stack) is not Stack or not len(stack.blocks):
         return False
     if x.dim() != 3 or x.is_meta or torch.compiler.is_compiling() or ctx.traces() or ctx.state is not None:
         return False

@@ -19,6 +19,7 @@ from headway.model import Model
 from headway.nn.attention import SelfAttention
 from headway.nn.context import Context
 from headway.nn.head import LMHead, main_head
+from headway.nn.image_words import Illustrated
 from headway.nn.masked_autoencoder import MaskedAutoencoder, MaskedImageModel
 from headway.nn.state import State
 from headway.nn.towers import TwoTowers
@@ -57,6 +58,9 @@ def graphs_of(model: Model) -> list[OnnxGraph]:
     if isinstance(body, MaskedAutoencoder | MaskedImageModel):
         said = f"{model.architecture} models are made to learn: they are told which patches are hidden"
         raise UserError(said, do="train a classifier from it, with headway train --from, and convert that")
+    if isinstance(body, Illustrated):
+        said = f"{model.architecture} models read an image among the words of a text"
+        raise UserError(f"{said}, for which Optimum knows no inputs", do="use --to hf")
     for part in body.modules():
         if type(part) in (nn.LSTM, nn.GRU, nn.RNN):
             said = f"{model.architecture} models read their tokens one by one with torch's {type(part).__name__}"

@@ -148,6 +148,7 @@ class DecodingFields(RequestFields):
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 0
     beam: Annotated[int, Field(ge=1, le=32)] | None = None
     length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = None
+    prompt: str | None = None  # what is asked about each image
 
 
 class PredictRequest(RequestFields):

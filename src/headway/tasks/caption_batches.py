@@ -33,8 +33,9 @@ class CaptionBatch(Batch):
     seen: ModelInput  # N images
     owners: Tensor  # B, the image of each caption
     read: PackedBatch  # by the decoder: the beginning, then the caption without its end
-    wanted: Tensor  # M, what it should say after each of these
+    wanted: Tensor  # M, what it should say after each of these, but for all tokens of the beginning before its last
     tokens: int  # images, or frames of sound
+    prompt: int = 1  # tokens of the beginning
 
     def tokens_at(self, site: str) -> Tensor | None:
         return self.read.ids if site.startswith("decoder.") else None
@@ -45,25 +46,33 @@ class CaptionBatch(Batch):
         return owners_of(self.read.ids, self.read.rows)
 
     @property
+    def said(self) -> Tensor:
+        """Which of all tokens that are read a word of a caption follows, M."""
+        at = Context(rows=self.read.rows).locate(nn.Identity(), self.read.ids).at.expand_as(self.read.ids)
+        return (at >= self.prompt - 1).flatten().nonzero()[:, 0]
+
+    @property
     def real(self) -> Tensor | None:
         """Which words of the padded view are there, B T; None: all."""
         return None if self.read.rows is None else self.read.rows.keep[:, 0]
 
 
 def caption_batch(
-    seen: ModelInput, owners: Sequence[int], captions: Sequence[np.ndarray], begin: int, tokens: int = 0
+    seen: ModelInput, owners: Sequence[int], captions: Sequence[np.ndarray], begin: Sequence[int], tokens: int = 0
 ) -> CaptionBatch:
     """Images, and captions, each with its end token and its image's number, that are to be written after `begin`."""
     read = PackedBatch.of([ids(begin, caption[:-1]) for caption in captions])
-    return CaptionBatch(seen, torch.tensor(owners), read, torch.from_numpy(ids(*captions)), tokens)
+    return CaptionBatch(seen, torch.tensor(owners), read, torch.from_numpy(ids(*captions)), tokens, len(begin))
 
 
 def caption_predictions(model: nn.Module, batch: CaptionBatch, smoothing: float = 0.0) -> TokenPrediction:
     """What the decoder is to say, with the image before its eyes."""
     assert isinstance(model, EncoderDecoder)
     ctx = shared(model.remember(*batch.seen, batch.read.context), batch.owners)
-    features = model.decoder.features(batch.read.ids, ctx)
-    return TokenPrediction(word_head(model.decoder.head), features.flatten(0, 1), batch.wanted, smoothing)
+    features = model.decoder.features(batch.read.ids, ctx).flatten(0, 1)
+    if batch.prompt > 1:
+        features = features[batch.said]
+    return TokenPrediction(word_head(model.decoder.head), features, batch.wanted, smoothing)
 
 
 def shared(ctx: Context, owners: Tensor) -> Context:

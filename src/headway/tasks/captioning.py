@@ -31,7 +31,7 @@ from headway.nn.trunk import Captioner, EncoderDecoder
 from headway.ops.losses import Baseline
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
-from headway.tasks.batches import DataRow, Row, cut
+from headway.tasks.batches import DataRow, Row, cut, some
 from headway.tasks.caption_batches import (
     CaptionBatch,
     caption_batch,
@@ -44,6 +44,7 @@ from headway.tasks.caption_batches import (
 from headway.tasks.ctc_speech import Transcribes, about_media
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
+    PROMPT,
     WRITING,
     GenerationOptions,
     hypotheses,
@@ -52,7 +53,8 @@ from headway.tasks.generation import (
     token_limit,
     writing_job,
 )
-from headway.tasks.inputs import Input, ModelInput, input_of
+from headway.tasks.image_prompt import ImagePrompt
+from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
     SUBSAMPLING,
@@ -133,6 +135,7 @@ class WritesAboutMedia(TextsAboutMedia):
     label_smoothing: float = 0.1
     evenness: float = 1.0
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    prompt: ImagePrompt | None = None  # in the place of the start token, of a model that reads images among words
 
     # ---- from data, and from a model
 
@@ -153,7 +156,8 @@ class WritesAboutMedia(TextsAboutMedia):
         begin = begin_of(start.extra_config if start else {}, tokenizer.bos)
         texts = (text for record in splits.train() for text in record.fields[1:])
         limit = longest_target(tokenizer, texts, longest)
-        task = cls(input, tokenizer, longest, begin, smoothing, settings=limit)
+        prompt = prompt_of(start, input)
+        task = cls(input, tokenizer, longest, begin, smoothing, settings=limit, prompt=prompt)
         task = replace(task, settings=merged_settings(start, task.extra_config()))
         chosen = {**chosen, **more, "train.label_smoothing": smoothing, "data.max_length": longest}
         config = {**config, "vocab": tokenizer.vocab}
@@ -168,7 +172,7 @@ class WritesAboutMedia(TextsAboutMedia):
         tokenizer, settings = parts.target_tokenizer or parts.tokenizer, parts.extra_config
         start = 0 if tokenizer is None else begin_of(settings, tokenizer.bos)
         longest = context_of(parts.model.decoder) or DEFAULT_CONTEXT
-        return cls(found, tokenizer, longest, start, 0.0, 0.0, settings)
+        return cls(found, tokenizer, longest, start, 0.0, 0.0, settings, prompt_of(parts, found))
 
     def extra_config(self) -> Mapping[str, Any]:
         told: dict[str, Any] = {"decoder_start_token_id": self.start_token, "eos_token_id": self.words().eos}
@@ -181,7 +185,15 @@ class WritesAboutMedia(TextsAboutMedia):
         texts = [texts_of(row) for row in rows]
         each = [owner for owner, known in zip(owners, texts, strict=True) for _ in known]
         captions = [text for known in texts for text in known]
-        return caption_batch(seen, each, captions, self.start_token, batch_size(rows))
+        return caption_batch(seen, each, captions, self.opening(), batch_size(rows))
+
+    def opening(self, request: str | None = None) -> list[int]:
+        """What a text is written after."""
+        if self.prompt is not None:
+            return self.prompt.ids(self.words(), request)
+        if request is not None:
+            raise UserError("the model writes about images and is asked nothing", do="leave prompt= out")
+        return [self.start_token]
 
     def loss(self, model: nn.Module, batch: CaptionBatch) -> Tensor:
         if self.evenness and has_soft_attention(model):
@@ -214,7 +226,9 @@ class WritesAboutMedia(TextsAboutMedia):
         return len(row[2])
 
     def framed(self, texts: list[str]) -> list[list[int]]:
-        """Where the model's first token is its start token, that stands in place of the tokenizer's: BLIP's."""
+        """With an end, and a beginning that is not the tokenizer's where the model has its own: BLIP and LLaVA."""
+        if self.prompt is not None:
+            return [[*row, *some(self.words().eos)] for row in self.words().plain_batch(texts)]
         rows, first = super().framed(texts), self.words().bos
         if self.start_token == first or self.settings.get("bos_token_id") != self.start_token:
             return rows
@@ -226,18 +240,18 @@ class WritesAboutMedia(TextsAboutMedia):
     def predict(
         self, model: nn.Module, inputs: Sequence[str], options: GenerationOptions = GREEDY_OPTIONS
     ) -> Iterator[TextPrediction]:
-        for some in batched(inputs, TOGETHER):
-            job = self.job(model, self.read(model, some), options)
-            for one, found in zip(some, job.generate(options.decoding), strict=True):
+        for batch in batched(inputs, TOGETHER):
+            job = self.job(model, self.read(model, batch), options)
+            for one, found in zip(batch, job.generate(options.decoding), strict=True):
                 yield TextPrediction(one, hypotheses(found, [job.stop.text(each.tokens) for each in found]))
 
     def decoding_limits(self, options: GenerationOptions) -> dict[str, int]:
-        return {"max_new_tokens": token_limit(self.settings, options, begun=1)}
+        return {"max_new_tokens": token_limit(self.settings, options, begun=len(self.opening(options.prompt)))}
 
     def job(self, model: nn.Module, read: ModelInput, options: GenerationOptions) -> Job:
         assert isinstance(model, EncoderDecoder)
         memory, rows = model.remember(*read), len(read.lengths)
-        return writing_job(model, memory, rows, self.words(), self.settings, self.start_token, options)
+        return writing_job(model, memory, rows, self.words(), self.settings, self.opening(options.prompt), options)
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         """A text for all of a sample."""
@@ -260,7 +274,8 @@ class Captioning(WritesAboutMedia):
     name = "captioning"
     does = "writes what is on an image"
     reads = "images"
-    architectures = ("captioner", "vit_captioner", "trocr", "blip")
+    architectures = ("captioner", "vit_captioner", "trocr", "blip", "llava")
+    decoding = (*WRITING, PROMPT)
     encoder_place = "encoder."
     presets_by_size = ("captioner-small", "captioner")
     sample_names = ("image", "the model", "people")
@@ -300,6 +315,11 @@ class SpeechSeq2Seq(WritesAboutMedia, Transcribes):
         found = sound_setup(recipe, splits, start)
         found.config["factor"] = recipe.model.sizes.get("factor", SUBSAMPLING)
         return cls.setup(recipe, splits, start, found, "characters", head="decoder")
+
+
+def prompt_of(parts: ModelParts | None, input: Input) -> ImagePrompt | None:
+    """That of a model that reads images among words, for images as they are read."""
+    return ImagePrompt.of(parts.model, input.preprocess.size) if parts and isinstance(input, ImageInput) else None
 
 
 def baseline_tensors(baseline: Baseline) -> dict[str, Tensor]:

@@ -68,8 +68,8 @@ class GenerationOptions:
 
     `max_new_tokens` counts rows where the answer is a table.  `draft` proposes tokens ahead: a `PromptLookup`, or a
     smaller model of the same kind and tokens.  `languages` are the source's and the target's, of a translator that
-    knows several; None: as its files say.  `interrupt` is called before each step, and may raise to end a call that
-    nobody waits for.
+    knows several; None: as its files say.  `prompt` is what is asked about an image.  `interrupt` is called before each
+    step, and may raise to end a call that nobody waits for.
     """
 
     decoding: Sampler | Beam = GREEDY
@@ -78,6 +78,7 @@ class GenerationOptions:
     mask_candidates: int = 5
     draft: PromptLookup | nn.Module | None = None
     languages: tuple[str | None, str | None] = (None, None)
+    prompt: str | None = None
     interrupt: Interrupt = field(default=go_on, repr=False)
 
 
@@ -87,7 +88,8 @@ GREEDY_OPTIONS = GenerationOptions()
 def generation_options(**how: Any) -> GenerationOptions:
     """How to decode, by the names of `DecodingOptions`."""
     asked = DecodingOptions(**how)
-    return replace(decoding_options(asked), languages=(asked.source_language, asked.target_language))
+    languages = asked.source_language, asked.target_language
+    return replace(decoding_options(asked), languages=languages, prompt=asked.prompt)
 
 
 def decoding_options(asked: DecodingOptions) -> GenerationOptions:
@@ -112,8 +114,10 @@ def decoding_options(asked: DecodingOptions) -> GenerationOptions:
 
 AHEAD = ("draft", "lookup")  # options of speculative decoding
 LANGUAGES = ("source_language", "target_language")  # options of a translator
+PROMPT = "prompt"  # that of a model that reads images among words
 DECODING = tuple(field.name for field in fields(DecodingOptions))
-WRITING = tuple(name for name in DECODING if name not in LANGUAGES)  # the options of a task that writes tokens
+# the options of a task that writes tokens
+WRITING = tuple(name for name in DECODING if name not in (*LANGUAGES, PROMPT))
 
 
 def check_useful(how: Mapping[str, Any], useful: Sequence[str], does: str) -> None:
@@ -166,14 +170,14 @@ def writing_job(
     rows: int,
     tokenizer: Tokenizer,
     settings: Mapping[str, Any],
-    start: int,
+    start: Sequence[int],
     options: GenerationOptions,
     draft: Draft | None = None,
 ) -> Job:
-    """So many texts, written after the token `start` with something encoded as the memory of the decoder."""
-    stop = stop_condition(tokenizer, settings, options, begun=1)
+    """So many texts, written after the tokens `start` with something encoded as the memory of the decoder."""
+    stop = stop_condition(tokenizer, settings, options, begun=len(start))
     forced = rules(model.decoder, settings, begins=True)
-    return Job(model.decoder, [[start]] * rows, stop, forced, draft, memory, interrupt=options.interrupt)
+    return Job(model.decoder, [list(start)] * rows, stop, forced, draft, memory, interrupt=options.interrupt)
 
 
 def source_draft(options: GenerationOptions, sources: Sequence[Sequence[int]], *, same_tokens: bool) -> Draft | None:

@@ -76,7 +76,8 @@ def reads_media(parts: ModelParts) -> bool:
     waves = isinstance(parts.model, Trunk) and getattr(parts.model.embed, "reads_waveforms", False)
     if waves or parts.preprocess is not None:
         return True
-    media = next((what for field, what in MEDIA_FIELDS.items() if hasattr(parts.config, field)), None)
+    configs = parts.config, getattr(parts.config, "encoder", None)
+    media = next((what for field, what in MEDIA_FIELDS.items() if any(hasattr(c, field) for c in configs)), None)
     if media is None:
         return False
     said = f"this model's folder does not say how {media} are made fit for {parts.architecture}"

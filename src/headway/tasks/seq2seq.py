@@ -27,8 +27,9 @@ from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, PackedBatch, Row, TokenPrediction, cut, ids
 from headway.tasks.distillation import PredictsTargets
 from headway.tasks.generation import (
-    DECODING,
     GREEDY_OPTIONS,
+    LANGUAGES,
+    WRITING,
     GenerationOptions,
     hypotheses,
     longest_target,
@@ -113,7 +114,7 @@ class Seq2Seq(TokenRows, PredictsTargets):
     `settings` are what the model's config says of the tokens that it writes.
     """
 
-    decoding = DECODING
+    decoding = (*WRITING, *LANGUAGES)
     name = "seq2seq"
     does = "writes a text from a text"
     target = "token"
@@ -215,7 +216,7 @@ class Seq2Seq(TokenRows, PredictsTargets):
             settings = {**settings, "forced_bos_token_id": self.target_tokenizer.language(target)}
         draft = source_draft(options, sources, same_tokens=self.tokenizer is self.target_tokenizer)
         memory = encode_sources(model, sources)
-        return writing_job(model, memory, len(sources), self.target_tokenizer, settings, start, options, draft)
+        return writing_job(model, memory, len(sources), self.target_tokenizer, settings, [start], options, draft)
 
     def evaluate(
         self, model: nn.Module, records: Iterable[Record], options: EvalOptions = DEFAULT_EVALUATION

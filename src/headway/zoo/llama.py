@@ -100,6 +100,10 @@ QK_NORMS: dict[str, Callable[[int, float], nn.Module]] = {
 
 
 def build(c: Config) -> Trunk:
+    return decoder(c, TokenEmbed(c.vocab, c.dim, scale=c.multipliers.embed))
+
+
+def decoder(c: Config, embed: TokenEmbed) -> Trunk:
     norm = partial(nn.RMSNorm, c.dim, eps=c.eps)
     head_dim = share(c.dim, c.heads) if c.head_dim is None else c.head_dim
     hidden = gated_hidden(c.dim) if c.hidden is None else c.hidden
@@ -123,7 +127,6 @@ def build(c: Config) -> Trunk:
         sublayer = partial(Residual, scale=c.multipliers.residual)
         return Block(attn=sublayer(attention, before=norm()), ffn=sublayer(ffn, before=norm()))
 
-    embed = TokenEmbed(c.vocab, c.dim, scale=c.multipliers.embed)
     scale = 1 / c.multipliers.logit_divisor
     words = partial(LMHead, c.dim, c.vocab, tied=embed.token if c.tied else None, scale=scale)
     stack = Stack([block(layer) for layer in range(c.layers)], norm())

@@ -39,9 +39,7 @@ class DataSettings:
         "split of the training data",
     )
     test: tuple[Path, ...] = setting(
-        (),
-        "test data: one file, or two parallel files, each with its own --test; scored once, after training, and never "
-        "used to choose anything",
+        (), "test data: a file, or two parallel files, each with its own --test; scored once, after training"
     )
     task: str | None = setting(
         None, "task of the data, by its kind or by its own name, such as masked-lm; null: recognised from the data"
@@ -51,9 +49,7 @@ class DataSettings:
         "training objective: causal, masked or span for texts; masked or contrastive for images; text or contrastive "
         "for captions; text (by a decoder) for speech; null: the preset's",
     )
-    columns: tuple[int | str, ...] | None = setting(
-        None, "names or numbers of the table columns to use; null: recognised"
-    )
+    columns: tuple[int | str, ...] | None = setting(None, "names or numbers of table columns to use; null: recognised")
     header: Literal["yes", "no"] | None = setting(
         None, "whether the first line of each table is a header: yes or no; null: recognised"
     )
@@ -85,10 +81,14 @@ class DataSettings:
         "stratified validation split: that fraction of every class; false, and in a recipe file with validation_split "
         "alone: as earlier versions split",
     )
-    group: str | None = setting(
+    weights: tuple[float, ...] | None = setting(
         None,
-        "name or number of a column: records with the same value (a speaker, a patient) are on the same side of the "
-        "validation split; classes are stratified as far as groups allow",
+        "sampling weights: how often the records of each file or folder are drawn in an epoch, as in 3,1; null: once",
+        min_value=0.001,
+        max_value=1000,
+    )
+    group: str | None = setting(
+        None, "column whose values are groups (speakers, patients), each on one side of the validation split"
     )
     group_from: str | None = setting(None, "regular expression that finds a group in names of images or audio files")
     validation_from: str | None = setting(

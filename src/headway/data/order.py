@@ -34,17 +34,44 @@ class Order(Protocol):
     def epoch(self, number: int) -> list[Numbers]: ...
 
 
+@dataclass(frozen=True)
+class DataMixture:
+    """How often the items of several sets are drawn in an epoch: 2.5 is each twice, and half of them once more.
+
+    Items stand in runs, one after the other; `ends` is where each ends, `weights` how often its items are drawn.
+    """
+
+    ends: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    def drawn(self, items: Numbers, *parts: int | str) -> Numbers:
+        """Items as often as they are drawn; which ones are drawn once more is decided by the parts."""
+        runs, found = np.searchsorted(self.ends, items, side="right"), list[Numbers]()
+        for at, weight in enumerate(self.weights):
+            own = items[runs == at]
+            more = round(weight % 1 * len(own))
+            found += [np.tile(own, int(weight)), own[shuffled(len(own), "drawn", at, *parts)[:more]]]
+        drawn = np.concatenate(found)
+        return drawn if len(drawn) else items[:1]
+
+    def total(self, reached: Sequence[int]) -> int:
+        """How much an epoch draws, where so much is `reached` at the end of each run."""
+        return max(1, round(float(np.dot(self.weights, np.diff([0, *reached])))))
+
+
 @dataclass(frozen=True, eq=False)
 class Buckets:
     """Batches of rows of like length, of at most `tokens` real tokens, and at most `rows` rows where that is given.
 
-    Each row is in one batch of an epoch.  A row that is longer than the budget stands alone.
+    Each row is in one batch of an epoch, or as often as a mixture draws it.  A row that is longer than the budget
+    stands alone.
     """
 
     lengths: NDArray[np.integer]  # R or R C
     tokens: int
     seed: int
     rows: int | None = None
+    mixture: DataMixture | None = None
 
     def __post_init__(self) -> None:
         if len(self.lengths) == 0:
@@ -55,8 +82,10 @@ class Buckets:
         need(1 if self.rows is None else self.rows, "rows in a batch")
 
     def epoch(self, number: int) -> list[Numbers]:
-        order = shuffled(len(self.lengths), "rows", self.seed, number)
-        lengths = self.lengths.reshape(len(order), -1)[order].astype(np.int64)  # R C
+        order = np.arange(len(self.lengths))
+        order = order if self.mixture is None else self.mixture.drawn(order, self.seed, number)
+        order = order[shuffled(len(order), "rows", self.seed, number)]
+        lengths = self.lengths.reshape(len(self.lengths), -1)[order].astype(np.int64)  # R C
         sort = alike(lengths, self.window(lengths))
         order, lengths = order[sort], lengths[sort]
         ends = cut(lengths, self.tokens, self.rows or len(order))
@@ -80,6 +109,7 @@ class StreamWindows:
     length: int
     rows: int
     seed: int
+    mixture: DataMixture | None = None  # of positions; a span is of the set in which it begins
 
     def __post_init__(self) -> None:
         need(self.length, "tokens in a span")
@@ -89,6 +119,7 @@ class StreamWindows:
     def epoch(self, number: int) -> list[Numbers]:
         shift = keyed("shift", self.seed, number) % min(self.length, self.total - self.length)
         starts = spans(self.total, self.length, shift)
+        starts = starts if self.mixture is None else self.mixture.drawn(starts, self.seed, number)
         starts = starts[shuffled(len(starts), "spans", self.seed, number)]
         return [starts[i : i + self.rows] for i in range(0, len(starts), self.rows)]
 

@@ -39,6 +39,25 @@ MIN_GAIN = 1e-12  # what is less may be a rounding error
 
 
 @dataclass(frozen=True)
+class WeightedPaths:
+    """Files and folders, and how often the records of each are drawn in an epoch."""
+
+    paths: tuple[Path, ...]
+    weights: tuple[float, ...]
+
+    def describe(self) -> str:
+        return ", ".join(f"{weight:g} × {path.name}" for path, weight in zip(self.paths, self.weights, strict=True))
+
+    def number(self, record: Record) -> int:
+        """Which of the paths a record is of."""
+        file = record.file
+        for at, path in enumerate(self.paths):
+            if path == file or path in file.parents:
+                return at
+        raise UserError(f"{file} is in none of the files and folders that have weights", do="leave out data.weights")
+
+
+@dataclass(frozen=True)
 class DataSplits:
     """Records for training and for validation, and the files of each.
 
@@ -67,6 +86,7 @@ class DataSplits:
     builtin: bool = False  # the data set that comes with headway
     share: float | None = None  # of the data that is held out, where validation is no data of its own
     grouped: bool = False  # whether records have groups, each of which is on one side of the split
+    weighted: WeightedPaths | None = None  # how often records of each file or folder are drawn, where not alike
 
     @property
     def left_out(self) -> str | None:

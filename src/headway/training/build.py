@@ -168,7 +168,7 @@ def describe_choices(made: Plan) -> list[str]:
     recipe, train = made.recipe, made.recipe.train
     objective = f", {recipe.data.objective}" if recipe.data.objective else ""
     vocab, reuse, left_out, augment = vocabulary(made), reuse_line(made), made.splits.left_out, recipe.data.augment
-    teacher = teacher_line(made)
+    teacher, weighted = teacher_line(made), made.splits.weighted
     layout = layout_of(train, made.share.processes * train.tensor_parallel)
     lines = [
         ("task", f"{made.task.kind}{objective}: {data_size(made)}", "--task"),
@@ -179,6 +179,7 @@ def describe_choices(made: Plan) -> list[str]:
         *([("teacher", teacher, "--teacher")] if teacher else []),
         ("device", f"{describe_device(recipe.device)}, {counted(require(train.threads), 'thread')}", "--device"),
         *([("", f"{layout.name}: {made.share.describe()}", "--processes")] if layout != ProcessLayout() else []),
+        *([] if weighted is None else [("weights", weighted.describe(), "--data.weights")]),
         *([] if augment is None else [("augment", ", ".join(augment) or "none", "--data.augment")]),
         ("batch", f"{require(train.batch) * train.grad_accumulation:,} {made.encoded.unit}", "--train.batch"),
     ]

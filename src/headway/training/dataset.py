@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -20,6 +21,7 @@ from headway.data.order import (
     WHOLE,
     BatchPosition,
     Buckets,
+    DataMixture,
     Steps,
     StepShare,
     StreamWindows,
@@ -107,13 +109,16 @@ def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, 
     train, held = stored("train", splits.train), stored("held", splits.validation)
     if len(train) == 0:
         raise UserError(f"{splits.name} has no records to train on", do="give more, or a smaller data.validation_split")
-    lengths = task.sizes(train)
+    lengths, mixture = task.sizes(train), mixture_of(splits, np.arange(len(train) + 1))
 
     def batches(tokens: int, accumulation: int) -> Batches:
-        return Batches(task, RowExamples(train), Steps(Buckets(lengths, tokens, seed), accumulation), seed)
+        order = Buckets(lengths, tokens, seed, mixture=mixture)
+        return Batches(task, RowExamples(train), Steps(order, accumulation), seed)
 
     test = () if splits.test is None else unlearned(stored("test", splits.test))
-    return EncodedDataset(batches, unlearned(held), int(lengths.sum()), len(train), task.unit, train, held, test)
+    sums = np.concatenate([[0], lengths.reshape(len(lengths), -1).sum(1).cumsum()])
+    tokens_read = int(sums[-1]) if mixture is None else mixture.total(sums[[*mixture.ends]].tolist())
+    return EncodedDataset(batches, unlearned(held), tokens_read, len(train), task.unit, train, held, test)
 
 
 def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, cache: ShardCache) -> EncodedDataset:
@@ -131,6 +136,8 @@ def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, 
         raise UserError(said, do=f"give more {task.unit}{smaller}")
     examples = HistoryExamples(train, length) if task.has_history else SpanExamples(train, length)
     rows = cut if task.has_history else len(train)
+    mixture = mixture_of(splits, np.minimum(cut, np.concatenate([[0], train.lengths(0).cumsum()])))
+    read = cut if mixture is None else mixture.total(mixture.ends)
 
     def unlearned(rows: Shards, first: int) -> ValidationBatches:
         """The stream from `first` on."""
@@ -149,12 +156,23 @@ def encode_stream(task: StreamTask, splits: DataSplits, seed: int, length: int, 
         return ValidationBatches(task.without_augmentation(), found, numbers)
 
     def batches(tokens: int, accumulation: int) -> Batches:
-        windows = StreamWindows(cut, length, max(1, tokens // length), seed)
+        windows = StreamWindows(cut, length, max(1, tokens // length), seed, mixture)
         return Batches(task, examples, Steps(windows, accumulation), seed)
 
     validation = unlearned(train, cut) if splits.tail else unlearned(held, 0)
     test = () if splits.test is None else unlearned(stored("test", splits.test), 0)
-    return EncodedDataset(batches, validation, cut, rows, task.unit, test=test)
+    return EncodedDataset(batches, validation, read, rows, task.unit, test=test)
+
+
+def mixture_of(splits: DataSplits, ends: np.ndarray) -> DataMixture | None:
+    """What weights make of the rows of training, one for each record or document; `ends` is where the first n end."""
+    weighted = splits.weighted
+    if weighted is None:
+        return None
+    firsts = (record for record in splits.train() if not record.goes_on)
+    runs = [(number, sum(1 for _ in records)) for number, records in groupby(firsts, weighted.number)]
+    counts = np.cumsum([count for _, count in runs])
+    return DataMixture(tuple(ends[counts].tolist()), tuple(weighted.weights[number] for number, _ in runs))
 
 
 def encoded(task: RecordTask, records: Iterator[Record]) -> Iterator[list[list[int]]]:

@@ -19,8 +19,8 @@ from headway.data.named_splits import named_splits
 from headway.data.recognise import is_same_data, recognise, recognise_held_back
 from headway.data.records import BUILTIN, RecognisedData, Record, as_records, is_builtin
 from headway.data.shards import digest
-from headway.data.splits import DataSplits, split, split_by_names, without_test
-from headway.errors import UserError, listed
+from headway.data.splits import DataSplits, WeightedPaths, split, split_by_names, without_test
+from headway.errors import UserError, counted, listed
 from headway.recipe import Recipe
 from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
 from headway.zoo.presets import preset
@@ -44,15 +44,20 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         if data.group is not None or data.group_from is not None:
             said = "data.group and data.group_from read groups from files, and the records are given in Python"
             raise UserError(said, do="give each Record its group")
+        if data.weights is not None:
+            raise UserError("data.weights weighs files, and the records are given in Python", do="leave it out")
         return split(in_memory(as_records(records), task), data.validation_split, data.stratify, recipe.seed)
     if is_builtin(data.path):
-        for name in ("validation_from", "test_from", "group", "group_from"):
+        for name in ("validation_from", "test_from", "group", "group_from", "weights"):
             if getattr(data, name) is not None:
                 raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
         if data.test:
             said = f"{BUILTIN} has no files, so data.test {listed(map(str, data.test))} is not like them"
             raise UserError(said, do="evaluate the model on it afterwards, by headway eval")
         return builtin_dates(recipe.seed)
+    if data.weights is not None and (len(data.weights) != len(data.path) or len(data.path) < 2):
+        said = f"data.weights has {counted(len(data.weights), 'number')} for {counted(len(data.path), 'path')} of data"
+        raise UserError(said, do="give two files or folders or more, and a weight for each")
     unlabelled = needs_no_labels(recipe) if task is None else not task.needs_labels
     paths, held, kept = [Path(path) for path in data.path], data.validation, data.test
     if named := named_splits(paths):  # a folder of train.csv, validation.csv and test.csv
@@ -120,6 +125,7 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         skipped=skipped,
         test_skipped=test_skipped if test else None,
         grouped=grouped,
+        weighted=None if data.weights is None else WeightedPaths(tuple(paths), data.weights),
     )
     if validation is None:
         return split(whole, data.validation_split, data.stratify, recipe.seed)

@@ -43,6 +43,7 @@ LAYERS = {
     "learn": 11,
     "conversion": 10,
     "onnx_export": 9,
+    "ctranslate2_export": 9,
     "doctor": 10,
     "training": 11,
     "bench": 12,

@@ -32,8 +32,8 @@ from headway.model import Model
 from headway.nn.trunk import EncoderDecoder, tensors_of
 from headway.system import read_json, write_text
 
-HEADWAY, HF, GGUF, ONNX = "headway", "hf", "gguf", "onnx"
-LAYOUTS = (HEADWAY, HF, GGUF, ONNX)
+HEADWAY, HF, GGUF, ONNX, CT2 = "headway", "hf", "gguf", "onnx", "ctranslate2"
+LAYOUTS = (HEADWAY, HF, GGUF, ONNX, CT2)
 ONNX_SUFFIX = ".onnx"
 # the blocks of ggml that matrices are stored in, and llama.cpp's number of such a file
 GGUF_TYPES = {FP32: ("F32", 0), "fp16": ("F16", 1), "bf16": ("BF16", 32), INT8: ("Q8_0", 7)}
@@ -83,9 +83,9 @@ def convert(
 ) -> Conversion:
     """Writes the model in `source` to `target` in another layout, and compares.
 
-    `to` is headway, hf (Hugging Face's), onnx (a folder as Optimum's) or gguf (a file for llama.cpp); by default what
-    the name of the target tells.  A `dtype` other than fp32 is that of the written weights; int8 is Q8_0 in a GGUF.
-    The loss of quality is measured on `data`; `query` says more about it, as for `headway.evaluate`.
+    `to` is headway, hf (Hugging Face's), onnx (a folder as Optimum's), ctranslate2 or gguf (a file for llama.cpp); by
+    default what the name of the target tells.  A `dtype` other than fp32 is that of the written weights; int8 is Q8_0
+    in a GGUF.  The loss of quality is measured on `data`; `query` says more about it, as for `headway.evaluate`.
     """
     source, target = Path(source), Path(target)
     dtype, to = dtype or FP32, to or (GGUF if target.suffix == GGUF_SUFFIX else HEADWAY)
@@ -95,6 +95,9 @@ def convert(
     if dtype != FP32 and to == ONNX:
         do = "leave dtype= out, and quantise the files with onnxruntime.quantization"
         raise UserError(f"ONNX is written in fp32, and not in {dtype}", do=do)
+    if dtype != FP32 and to == CT2:
+        do = f"leave dtype= out, and give compute_type={dtype!r} where CTranslate2 loads it"
+        raise UserError(f"CTranslate2's layout is written in fp32, and not in {dtype}", do=do)
     if dtype == FP32 and data:
         raise UserError("fp32 loses nothing that data could show", do="leave data= out, or give dtype=int8")
     if to not in LAYOUTS:
@@ -130,6 +133,11 @@ def convert(
         with complete(target) as part:
             found = save_onnx(loaded, part)
             return told("\n".join(one.to_text() for one in found), loaded.notes)
+    if to == CT2:
+        from headway.ctranslate2_export import save_ctranslate2
+
+        with complete(target) as part:
+            return told(save_ctranslate2(loaded, part), loaded.notes)
     save = loaded.save if to == HEADWAY else loaded.save_hf
     config = source / "config.json"
     with complete(target) as part:

@@ -349,8 +349,8 @@ def convert(
         The folder to write, new or empty; or the .gguf file.
     to
         The layout to write: headway, hf (Hugging Face's), onnx (a folder of graphs as Hugging Face Optimum writes,
-        checked in ONNX Runtime, with run.py to try them) or gguf (a file for llama.cpp); by default gguf for a target
-        that ends so, else headway.
+        checked in ONNX Runtime, with run.py to try them), ctranslate2 (a folder for CTranslate2, checked in it) or gguf
+        (a file for llama.cpp); by default gguf for a target that ends so, else headway.
     data
         Data to measure the loss of quality of another dtype on, as for headway eval; the model card keeps it.
     """

@@ -24,6 +24,10 @@ DISENTANGLED = {
     "pos_att_type": ["p2c", "c2p"],
     "position_biased_input": False,
 }
+FIRST_VERSION = {
+    **{name: DISENTANGLED[name] for name in (*BERT, "relative_attention", "pos_att_type", "position_biased_input")},
+    "max_relative_positions": 5,
+}
 MODERN = {
     **BERT,
     "local_attention": 4,
@@ -101,6 +105,13 @@ CASES = [
     encoder("deberta-v2, classes of rows", "DebertaV2ForSequenceClassification", DISENTANGLED, num_labels=3),
     encoder(
         "deberta-v2, answer spans, positions", "DebertaV2ForQuestionAnswering", DISENTANGLED, position_biased_input=True
+    ),
+    encoder("deberta", "DebertaModel", FIRST_VERSION),
+    encoder("deberta, masked words", "DebertaForMaskedLM", {**FIRST_VERSION, "max_relative_positions": -1}),
+    encoder("deberta, classes of rows", "DebertaForSequenceClassification", FIRST_VERSION, num_labels=3),
+    encoder("deberta, classes of tokens", "DebertaForTokenClassification", FIRST_VERSION, type_vocab_size=2),
+    encoder(
+        "deberta, answer spans, positions", "DebertaForQuestionAnswering", FIRST_VERSION, position_biased_input=True
     ),
     encoder("modernbert", "ModernBertModel", MODERN),
     encoder("modernbert, masked words", "ModernBertForMaskedLM", MODERN),

@@ -11,11 +11,12 @@ from torch.testing import assert_close
 from headway import Context, UserError
 from headway.interop.registry import family
 from headway.zoo.bert import Config
+from headway.zoo.deberta import Config as Deberta
 from tests.interop import cases_bert, cases_more
 from tests.interop.cases_bert import SIZES, model
 from tests.interop.parity import Case, answer, load, ragged, shaken
 
-CASES = [*cases_bert.CASES, *(case for case in cases_more.CASES if case.name.startswith("longformer"))]
+CASES = [*cases_bert.CASES, *(case for case in cases_more.CASES if case.name.startswith(("deberta,", "longformer")))]
 
 
 def config(model_type: str, architecture: str, **options: Any) -> dict[str, Any]:
@@ -65,6 +66,8 @@ def test_what_is_written_makes_the_same_model_there(case: Case) -> None:
         ("camembert", "CamembertForMaskedLM", {"hidden_act": "relu"}, "hidden_act='relu'"),
         ("distilbert", "DistilBertForMultipleChoice", {}, "'DistilBertForMultipleChoice' is not supported"),
         ("distilbert", "DistilBertModel", {"layer_norm_eps": 1e-5}, "not known here: intermediate_size=24, layer_norm"),
+        ("deberta", "DebertaModel", {"pos_att_type": "c2p"}, "pos_att_type='c2p' is not supported for deberta"),
+        ("deberta", "DebertaModel", {"talking_head": True}, "talking_head=True is not supported for deberta"),
         ("longformer", "LongformerForQuestionAnswering", {}, "'LongformerForQuestionAnswering' is not supported"),
         ("longformer", "LongformerModel", {"attention_window": 5}, "attention_window=5 in config.json"),
         ("longformer", "LongformerModel", {"attention_window": [4, 4]}, "an even number of 2 or more, or 3 of them"),
@@ -103,6 +106,14 @@ def test_windows_that_the_other_library_cannot_compute_are_not_written() -> None
     assert found.window == (2, 1, 2)
     with pytest.raises(UserError, match="see 2 tokens or more on each side, and here 1"):
         known.write_config(found)
+
+
+def test_distances_say_which_deberta_is_written() -> None:
+    first, second = family("deberta"), family("deberta-v2")
+    with pytest.raises(UserError, match="write it as a deberta model"):
+        second.write_config(Deberta(distances="own"))
+    assert first.write_config(Deberta(distances="own"))["model_type"] == "deberta"
+    assert first.write_config(Deberta()) == second.write_config(Deberta())
 
 
 def test_old_names_of_norms_are_read() -> None:

@@ -308,8 +308,8 @@ def zoo_mpnet() -> nn.Module:
     return lively(bert_zoo.build(bert_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))
 
 
-def zoo_deberta() -> nn.Module:
-    sizes = {"layers": 2, "heads": HEADS, "buckets": 4, "farthest": 9}
+def zoo_deberta(distances: str = "shared") -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "buckets": 4, "farthest": 9, "distances": distances}
     return lively(deberta_zoo.build(deberta_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
 
 
@@ -585,6 +585,7 @@ SUBJECTS = [
     Subject("zoo bert", zoo_bert, ENCODER, tokens),
     Subject("zoo albert", zoo_albert, ENCODER, tokens),
     Subject("zoo mpnet, narrow", zoo_mpnet, ENCODER, tokens),
+    Subject("zoo deberta 1", lambda: zoo_deberta("own"), ENCODER | RELATIVE, tokens),
     Subject("zoo longformer", lambda: zoo_longformer("words"), ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),

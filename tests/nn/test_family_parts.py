@@ -32,6 +32,8 @@ from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
 from headway.ops.pattern import Causal, Positions, Window
 from headway.ops.relative import log_bucket
 from headway.ops.rotary import Rotary
+from headway.zoo import deberta
+from headway.zoo.deberta import spaced_vectors
 
 
 def rows(*shape: int) -> Tensor:
@@ -106,7 +108,11 @@ def test_near_distances_are_buckets_of_their_own_and_far_ones_share_them() -> No
 
 
 def test_scores_tell_content_from_distance() -> None:
-    distance, q_layer, k_layer = DistanceVectors(6, 4, 8, 1e-7), nn.Linear(6, 6), nn.Linear(6, 6)
+    distance, q_layer, k_layer = (
+        spaced_vectors(deberta.Config(dim=6, buckets=4, farthest=8)),
+        nn.Linear(6, 6),
+        nn.Linear(6, 6),
+    )
     bias, q, k = DisentangledBias(distance, q_layer, k_layer, 0.25), rows(1, 2, 3, 3), rows(1, 2, 5, 3)
     found = bias(q, k, Positions.run(2, 3, torch.device("cpu")), Positions.run(0, 5, torch.device("cpu")))
     vectors = distance.norm(distance.table.weight)
@@ -122,6 +128,13 @@ def test_rows_of_groups_go_there_and_back() -> None:
     q, k, v = change.load([there])
     assert (q.flatten().tolist(), k.flatten().tolist(), v.flatten().tolist()) == ([0, 1, 4, 5], [2, 6], [3, 7])
     assert_close(change.save([q, k, v])[0], there)
+
+
+def test_each_distance_has_a_vector_until_they_share_the_last() -> None:
+    distance, at = DistanceVectors(6, 2), Positions.run(0, 5)
+    rows = [[2, 1, 0, 0, 0], [3, 2, 1, 0, 0], [3, 3, 2, 1, 0], [3, 3, 3, 2, 1], [3, 3, 3, 3, 2]]
+    assert distance.rows(at, at)[0].tolist() == rows
+    assert distance() is distance.table.weight
 
 
 @torch.no_grad()

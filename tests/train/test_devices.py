@@ -60,6 +60,7 @@ UNSTEADY, CORRELATIONS = "scored pairs", ("pearson", "spearman")
 BASE = "chats"  # the family of the model that these go on from
 STARTED: dict[str, dict[str, Any]] = {
     "low rank": {"data.path": ("chats.jsonl",), "model.lora": "rank=2,alpha=4"},
+    "taught, lengths of rows": {"data.path": ("chats.jsonl",), "train.teacher": "base", "model.lora": "2,dora=true"},
     "preferences": {"data.path": ("preferred.jsonl",)},
 }
 

@@ -25,7 +25,7 @@ def read_config(values: Mapping[str, Any]) -> Config:
     o = Options(values, "led")
     o.architecture("LEDForConditionalGeneration", "LEDModel")
     o.expect(tie_encoder_decoder=False, tie_word_embeddings=True, is_decoder=False)
-    o.ignore("classif_dropout", "classifier_dropout", "max_position_embeddings")
+    o.ignore("classif_dropout", "classifier_dropout", "max_position_embeddings", "onnx_export")
     check_sides(o)
     fields = FIELDS.read(o)
     return o.done(Config(**fields, window=read_window(o, fields["layers"])))

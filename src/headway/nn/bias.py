@@ -26,7 +26,6 @@ from headway.ops.pattern import Positions
 from headway.ops.relative import (
     alibi_slopes,
     decomposed_index,
-    log_bucket,
     log_offsets,
     relative_index_2d,
     t5_bucket_both_ways,
@@ -258,13 +257,23 @@ class TransformerXLBias(nn.Module):
 
 
 class DistanceVectors(nn.Module):
-    """norm(table): a vector for each of 2 · buckets buckets of distances, N C, which the layers of a model share."""
+    """norm(table): a vector for each of 2 · buckets buckets of distances, N C, which the layers of a model share.
 
-    def __init__(self, dim: int, buckets: int, longest: int, eps: float):
+    Each distance has a bucket of its own, unless `bucket` says which; those beyond the last share it.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        buckets: int,
+        *,
+        bucket: Callable[[Tensor], Tensor] | None = None,
+        norm: nn.Module | None = None,
+    ):
         super().__init__()
-        log_bucket(torch.zeros(1, device="cpu"), buckets, longest)  # impossible numbers are told here, not in a call
-        self.buckets, self.longest = buckets, longest
-        self.table, self.norm = nn.Embedding(2 * buckets, dim), nn.LayerNorm(dim, eps)
+        self.buckets, self.bucket = buckets, bucket or nn.Identity()
+        self.bucket(torch.zeros(1, device="cpu"))  # impossible numbers are told here, not in a later call
+        self.table, self.norm = nn.Embedding(2 * buckets, dim), norm or nn.Identity()
 
     def forward(self) -> Tensor:
         return self.norm(self.table.weight)
@@ -272,13 +281,13 @@ class DistanceVectors(nn.Module):
     def rows(self, q_pos: Positions, k_pos: Positions) -> Tensor:
         """Which of the vectors each pair has, by query − key, B|1 T S."""
         distance = q_pos.at[:, :, None] - k_pos.at[:, None, :]
-        return (log_bucket(distance, self.buckets, self.longest) + self.buckets).clamp(0, 2 * self.buckets - 1)
+        return (self.bucket(distance) + self.buckets).clamp(0, 2 * self.buckets - 1)
 
 
 class DisentangledBias(nn.Module):
     """(q · K r + k · Q r) · scale, r being the vector of the distance query − key: DeBERTa's.
 
-    K and Q are the projections of keys and of queries of the attention itself.
+    K and Q are the projections of keys and of queries of the attention itself, or projections of distances alone.
     """
 
     weight_decay = True

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -93,4 +93,4 @@ class Distillation:
             return part(found.features, told.features)
         pairs = zip(found.features.split(rows), told.features.split(rows), strict=True)
         losses = [checkpoint(part, *pair, use_reentrant=False, preserve_rng_state=False) for pair in pairs]
-        return torch.stack([loss for loss in losses if isinstance(loss, Tensor)]).sum()
+        return torch.stack(cast(list[Tensor], losses)).sum()

@@ -139,8 +139,9 @@ def data_hashes(made: Plan) -> dict[str, Any]:
 
 def files_of(made: Plan) -> Iterator[Path]:
     yield from (*made.splits.files, *made.splits.validation_files, *made.splits.test_files)
-    data, recipe = made.recipe.data, made.recipe
-    for folder in (recipe.model.start, recipe.train.teacher, data.tokenizer, data.target_tokenizer):
+    data, models = made.recipe.data, (made.recipe.model.start, made.recipe.train.teacher)
+    yield from (model for model in models if model is not None and model.is_file())  # a GGUF file
+    for folder in (*models, data.tokenizer, data.target_tokenizer):
         if folder is not None and Path(folder).is_dir():
             yield from sorted(file for glob in MODEL for file in Path(folder).glob(glob))
 

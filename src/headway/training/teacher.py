@@ -19,7 +19,7 @@ from headway.generate.request import generation_settings
 from headway.generate.session import context_of
 from headway.loading import load
 from headway.model import Model
-from headway.nn.trunk import Trunk, tensors_of
+from headway.nn.trunk import Trunk, device_of, tensors_of
 from headway.recipe import Recipe
 from headway.tasks.base import Task
 from headway.tasks.distillation import Distillation, PredictsTargets
@@ -85,7 +85,9 @@ class Teacher:
             names = f"the classes {listed(known, 6)}, and the data has {listed(classes, 6)}"
             do = "give a teacher that was trained on these classes"
             raise UserError(f"train.teacher {self.name} knows {names}", do=do)
-        order = None if classes == known else torch.tensor([known.index(one) for one in classes])
+        order, where = None, device_of(self.model.model)
+        if classes != known:
+            order = torch.tensor([known.index(one) for one in classes], device=where)
         temperature, weight = self.choices(recipe).values()
         return Distillation(task, self.model.model, temperature, weight, order)
 

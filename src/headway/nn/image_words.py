@@ -65,9 +65,7 @@ class PicturedEmbed(TokenEmbed):
     def __init__(self, vocab: int, dim: int, *, image: int):
         super().__init__(vocab, dim)
         if not 0 <= image < vocab:
-            raise UserError(
-                f"the token {image} stands for images", allowed=f"0 to {vocab - 1}, those of the vocabulary"
-            )
+            raise UserError(f"the token {image} stands for images", allowed=f"0 to {vocab - 1}")
         self.image = image
 
     def vectors(self, tokens: Tensor, ctx: Context, segments: Tensor | None = None) -> Tensor:
@@ -76,10 +74,10 @@ class PicturedEmbed(TokenEmbed):
             return words
         memory = padded(ctx.memory, ctx.memory_rows)  # B S C
         here = padded(tokens == self.image, ctx.rows) & self.real(ctx, tokens)
-        nth = here.cumsum(1) - 1 + self.before(here, tokens, ctx)
         if len(here) % len(memory):
             said = f"a memory of {len(memory)} images for {len(here)} rows of tokens"
             raise UserError(said, allowed="one image for each row")
+        nth = here.cumsum(1) - 1 + self.before(here, tokens, ctx)
         rows = torch.arange(len(here), device=here.device) // (len(here) // len(memory))  # beams share a memory
         patches = memory[rows[:, None], nth.clamp(0, memory.shape[1] - 1)].to(words.dtype)
         placed = here & (nth < memory.shape[1])

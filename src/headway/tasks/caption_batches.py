@@ -48,7 +48,7 @@ class CaptionBatch(Batch):
     @property
     def said(self) -> Tensor:
         """Which of all tokens that are read a word of a caption follows, M."""
-        at = Context(rows=self.read.rows).locate(nn.Identity(), self.read.ids).at.expand_as(self.read.ids)
+        at = self.read.context.locate(nn.Identity(), self.read.ids).at.expand_as(self.read.ids)
         return (at >= self.prompt - 1).flatten().nonzero()[:, 0]
 
     @property

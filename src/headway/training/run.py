@@ -256,10 +256,11 @@ def trained(
             training.notify("on_message", sentence)
         end = training.run(interruption)
     made, model = length.made, learner.whole_model
-    if end.signal is None:
-        final = final_model(made, end, model)
-        end = tested(made, end, final, world)
-    if end.signal is None and world.first:
+    if end.signal is not None:
+        return made, end
+    final = final_model(made, end, model)
+    end = tested(made, end, final, world)
+    if world.first:
         with phase("comparing with simple methods", moving=True):
             end = replace(end, found=with_baselines(made, end.found, model))
         with phase("writing the model and its report", moving=True):

@@ -296,6 +296,31 @@ def test_balanced_weights_are_scikit_learns() -> None:
     assert_close(float(task.loss(model, task.collate(rows("pairs"), random_for("unused")))), sum(weighed))
 
 
+def test_balanced_weights_of_labels_are_scikit_learns_for_each() -> None:
+    """A label and its absence count alike; and the loss is that of PyTorch's pos_weight, written out."""
+    weigh: Any = pytest.importorskip("sklearn.utils.class_weight").compute_class_weight
+    sets = ["good"] * 6 + ["bad|good"] * 3 + ["", "good"]  # "so so" occurs in what is held out alone
+    recipe = resolve(read_layers({"train.class_weights": "balanced", "data.validation_split": "0"}, environ={}))
+    records = [(f"the cat sat {at}", labels) for at, labels in enumerate(sets)]
+    splits = load_splits(recipe, MultiLabelClassification, records)
+    setup = MultiLabelClassification.from_data(splits, recipe, None)
+    for label, found in zip(("bad", "good"), setup.task.class_weights, strict=True):
+        without, having = weigh("balanced", classes=np.array([0, 1]), y=np.array([label in one for one in sets]))
+        assert found == pytest.approx(having / without)
+    assert setup.chosen["train.class_weights"] == "balanced"
+    assert MultiLabelClassification.weights(recipe, splits, ("bad", "so so"))[1] == 1.0
+    assert MultiLabelClassification.weights(resolve(read_layers({}, environ={})), splits, SORTS) == ()
+    weights = (2.0, 0.5, 1.0)
+    task, model = replace(TASKS["label sets"], class_weights=weights), model_of("label sets").model
+    batch = task.collate(rows("label sets"), random_for("unused"))
+    chances = torch.sigmoid(batch.read.output(model).double())
+    each = -torch.tensor(weights) * batch.wanted * chances.log() - (1 - batch.wanted) * (1 - chances).log()
+    assert_close(float(task.loss(model, batch)), float(each.sum() / 3), atol=1e-5, rtol=1e-5)
+    plain = task.without_augmentation().loss(model, batch)
+    assert_close(plain, TASKS["label sets"].loss(model, batch))
+    assert not torch.isclose(plain, task.loss(model, batch))
+
+
 @every
 def test_an_attention_map_of_what_was_answered(name: str) -> None:
     asked = fields(name)[0][0] if "pair" not in name and name != "answers" else f"the cat sat{PAIR}a dog ran"

@@ -45,6 +45,7 @@ from headway.cli import (
     train_commands,
 )
 from headway.cli.options import TYPED
+from headway.cli.standard_input import DASH
 from headway.console import fitted, is_terminal, progress_on
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
@@ -207,6 +208,8 @@ def dispatch(words: list[str]) -> int:
             words = [*rest, "--help"]
         case ["version"]:
             words = ["--version"]
+        case ["train", *rest] if DASH in rest and "--" not in rest:  # cyclopts takes it for an option
+            words = ["train", *(word for word in rest if word != DASH), "--", *[DASH] * rest.count(DASH)]
         case _:
             pass
     try:

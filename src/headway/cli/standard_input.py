@@ -1,19 +1,22 @@
-"""Standard input line by line, as it comes."""
+"""Standard input: line by line, as it comes, or as a file to train on."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from hashlib import sha256
 from io import UnsupportedOperation
 from pathlib import Path
 from select import select
-from typing import TextIO
+from tempfile import NamedTemporaryFile
+from typing import BinaryIO, TextIO
 
-from headway.data.text_lines import MAX_LINE_BYTES, decode, unmarked
+from headway.data.text_lines import BOM, MAX_LINE_BYTES, decode, unmarked
 from headway.errors import UserError
 
 NAME = Path("standard input")
-READ_BYTES = 2**16
+READ_BYTES, SPOOLED_BYTES = 2**16, 2**20  # read at once
+DASH = "-"  # what stands for it among files
 
 
 def read_batches(stream: TextIO, most: int) -> Iterator[list[str]]:
@@ -56,3 +59,34 @@ def arriving(stream: TextIO) -> Iterator[bytes | None]:
         if not data:
             yield from [rest] if rest else []
             return
+
+
+def spooled(stream: BinaryIO) -> Path:
+    """A file in the cache with all that is piped in, named after its hash, so that a run finds it again.
+
+    Lines of JSON are a .jsonl file, lines with tabs a table, all else is text.
+    """
+    from headway.data.shard_cache import cache_folder
+
+    folder, hashed = cache_folder() / "standard-input", sha256()
+    folder.mkdir(parents=True, exist_ok=True)
+    first = b""
+    with NamedTemporaryFile(dir=folder, prefix="unfinished-", delete=False) as part:
+        try:
+            while data := stream.read(SPOOLED_BYTES):
+                first = first if first.strip() else data
+                hashed.update(data)
+                part.write(data)
+            if not first.strip():
+                raise UserError(f"{NAME} is empty", do="pipe texts in, or name a file")
+        except BaseException:
+            os.unlink(part.name)
+            raise
+    place = folder / f"standard-input-{hashed.hexdigest()[:16]}{suffix_of_text(first)}"
+    os.replace(part.name, place)
+    return place
+
+
+def suffix_of_text(first: bytes) -> str:
+    line = first.removeprefix(BOM).lstrip().partition(b"\n")[0]
+    return ".jsonl" if line.startswith(b"{") else ".tsv" if b"\t" in line else ".txt"

@@ -6,6 +6,7 @@ given is None here, so that only what was given reaches the recipe.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from headway.cli.options import TYPED, Debug, check_data, import_torch
-from headway.console import progress_on
+from headway.cli.standard_input import DASH, spooled
+from headway.console import phase, progress_on
 from headway.errors import UserError
 from headway.recipe import ALIASES, EXCLUSIVE, SETTINGS
 from headway.setting import Setting, kinds_of
@@ -144,6 +146,7 @@ def train(
         Tables and texts (.tsv, .csv, .jsonl, .json, .txt, .md, also .gz; .parquet, .arrow, .xlsx); words with tags
         (.conll: a word and its tag on each line, a blank line after each sentence); a folder or .tar of images or
         sounds, in a folder per class or with a table beside them; IDX files; or dates, the built-in data set.
+        - is standard input: texts, lines of JSON, or lines with tabs.
     config
         A recipe, as headway init and --print-config write it.
     resume
@@ -163,6 +166,8 @@ def train(
     from headway.training.recipe_sources import read_layers
 
     words = given(data, options, sizes or {})
+    if DASH in (paths := words.get("data.path", ())):
+        words["data.path"] = with_standard_input(paths, several=processes != 1 or supervise)
     extension = next((name for name in EXCLUSIVE[0] if str(words.get(name, "")).startswith("+")), None)
     more = None if extension is None else words.pop(extension)
     if more is not None and (not resume or dry_run or print_config or supervise):
@@ -205,6 +210,19 @@ def train(
             _, end = train(asked, resume=resume, splits=splits, world=world)
             return 0 if end.signal is None else 128 + end.signal
     return 0
+
+
+def with_standard_input(paths: tuple[str, ...], *, several: bool) -> tuple[str, ...]:
+    """Files, with the one that holds standard input in the place of its dash."""
+    if several or os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+        raise UserError("standard input is read by one process alone", do="save it to a file, and name that")
+    if paths.count(DASH) > 1:
+        raise UserError("standard input is named twice", do="give one -")
+    if sys.stdin.isatty():
+        raise UserError("nothing is piped in", do="headway train FILE, or cat FILE | headway train -")
+    with progress_on(sys.stdout), phase("reading standard input", moving=True):
+        file = spooled(sys.stdin.buffer)
+    return tuple(str(file) if path == DASH else path for path in paths)
 
 
 def bottleneck(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,8 +79,10 @@ def part_folders(folder: Path) -> list[Path]:
 
 
 def visible(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The folders and the files in a folder, by name."""
-    found = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    """The folders and the files in a folder, by name; none where it may not be read, which is said later."""
+    found = list[Path]()
+    with suppress(OSError):
+        found = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
     return [one for one in found if one.is_dir()], [one for one in found if not one.is_dir()]
 
 

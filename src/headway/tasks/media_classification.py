@@ -186,7 +186,8 @@ class MediaClassification(Classification, MediaTask, PredictsTargets):
         train = subsample(data.train, BASELINE_SAMPLES)
         labels, wanted = ([record.fields[1] for record in some] for some in (train, data.validation))
         yield BaselineResult("majority class", self.scores([most_frequent(labels)] * len(wanted), wanted))
-        nearest = nearest_mean(self.vectors(train), labels, self.vectors(data.validation))
+        known, asked = self.vectors(train), batched(data.validation, BASELINE_SAMPLES)  # of a test there may be many
+        nearest = [one for some in asked for one in nearest_mean(known, labels, self.vectors(some))]
         yield BaselineResult("nearest class mean", self.scores(nearest, wanted))
 
     def vectors(self, records: Sequence[Record]) -> Vectors:

@@ -76,7 +76,15 @@ class MultiLabelClassification(TextLabelTask):
 
     @classmethod
     def weights(cls, recipe: Recipe, splits: DataSplits, labels: Sequence[str]) -> tuple[float, ...]:
-        return ()  # of labels that are each for themselves there are none to balance
+        """What a text that has a label counts for in its loss: as many as there are texts without it for each with it.
+
+        So a label counts for as much as its absence; 1 where all texts have it, or none.
+        """
+        if recipe.train.class_weights is None:
+            return ()
+        sets = [cls.labels_in(record.fields[1]) for record in splits.train()]
+        counts = Counter(label for one in sets for label in one)
+        return tuple(len(sets) / counts[one] - 1 if 0 < counts[one] < len(sets) else 1.0 for one in labels)
 
     @classmethod
     def labels_in(cls, text: str) -> list[str]:
@@ -99,7 +107,9 @@ class MultiLabelClassification(TextLabelTask):
         """The binary cross-entropy of each text, averaged over labels, as in transformers."""
         logits, wanted = batch.read.output(model).float(), batch.wanted.float()
         smoothed = wanted * (1 - self.label_smoothing) + self.label_smoothing / 2
-        return F.binary_cross_entropy_with_logits(logits, smoothed, reduction="sum") / len(self.labels)
+        weight = logits.new_tensor(self.class_weights) if self.class_weights else None
+        total = F.binary_cross_entropy_with_logits(logits, smoothed, reduction="sum", pos_weight=weight)
+        return total / len(self.labels)
 
     def chances(self, model: nn.Module, texts: Sequence[str]) -> list[list[float]]:
         """The probability of each label for each text."""

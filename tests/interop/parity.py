@@ -300,7 +300,7 @@ def compare_illustrated(theirs: Any, ours: Any) -> dict[str, float]:
         cross_attentions=(),
     )
     real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
-    return compare_written(ours, out, images, targets, Context(), real)
+    return compare_written(ours, out, out.encoder_attentions, images, targets, Context(), real)
 
 
 def compare_written(

@@ -53,8 +53,8 @@ BOUNDS: Mapping[str, Range] = {
     **each("hidden decoder_hidden image_hidden expert_hidden shared_hidden value", 1, MAX_WIDTH),
     **each("vocab source_vocab target_vocab", 0, MAX_TOKENS),  # a Transformer of vectors has no vocabulary
     **each("context source_context frames window longest farthest original_context", 1, MAX_TOKENS),
-    **each("first end start pad", 0, MAX_TOKENS),
-    **each("local_layers unplaced_layers dense_layers shared", 0, MAX_LAYERS),
+    **each("first end start pad image_token", 0, MAX_TOKENS),
+    **each("local_layers unplaced_layers dense_layers shared taps", 0, MAX_LAYERS),
     **each("kept", 1, MAX_LAYERS),
     **each("classes", 0, MAX_WIDTH),
     **each("segments", 0, MAX_WIDTH),

@@ -270,16 +270,7 @@ def compare_captioned(theirs: Any, ours: Any) -> dict[str, float]:
     seen = theirs.vision_model(pixel_values=images, **shown)
     said = theirs.text_decoder(input_ids=targets, encoder_hidden_states=seen.last_hidden_state, **shown)
     assert torch.equal(theirs(pixel_values=images, input_ids=targets).logits, said.logits)
-    out = SimpleNamespace(
-        logits=said.logits,
-        encoder_hidden_states=seen.hidden_states,
-        encoder_attentions=seen.attentions,
-        decoder_hidden_states=said.hidden_states,
-        decoder_attentions=said.attentions,
-        cross_attentions=said.cross_attentions,
-    )
-    real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
-    return compare_written(ours, out, out.encoder_attentions, images, targets, Context(), real)
+    return compare_halves(ours, seen, said, said.cross_attentions, images, targets)
 
 
 def compare_illustrated(theirs: Any, ours: Any) -> dict[str, float]:
@@ -291,16 +282,22 @@ def compare_illustrated(theirs: Any, ours: Any) -> dict[str, float]:
     shown = {"output_hidden_states": True, "output_attentions": True}
     seen = theirs.model.vision_tower(images, **shown)
     said = theirs(pixel_values=images, input_ids=targets, **shown)
+    return compare_halves(ours, seen, said, (), images, targets)
+
+
+def compare_halves(
+    ours: Any, seen: Any, said: Any, cross: Sequence[Tensor], images: Tensor, targets: Tensor
+) -> dict[str, float]:
+    """What their encoder `seen` and their decoder `said` tell apart, where the whole model tells less."""
     out = SimpleNamespace(
         logits=said.logits,
         encoder_hidden_states=seen.hidden_states,
-        encoder_attentions=seen.attentions,
         decoder_hidden_states=said.hidden_states,
         decoder_attentions=said.attentions,
-        cross_attentions=(),
+        cross_attentions=cross,
     )
     real = torch.ones(seen.last_hidden_state.shape[:2], dtype=torch.bool)
-    return compare_written(ours, out, out.encoder_attentions, images, targets, Context(), real)
+    return compare_written(ours, out, seen.attentions, images, targets, Context(), real)
 
 
 def compare_written(

@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors
-from torch.testing import assert_close
 
 from headway.cli.main import main
 from headway.errors import UserError
@@ -21,8 +20,8 @@ from headway.loading import load
 from headway.tasks.captioning import Captioning
 from headway.zoo import vit
 from headway.zoo.blip import Config
-from headway.zoo.build import from_plain, to_plain
 from tests.interop.cases_blip import CASES, TOKENS, model
+from tests.interop.folders import both_ways
 from tests.interop.parity import Case, shaken
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{at}" for at in range(93)))  # and two more that only the model has
@@ -43,15 +42,7 @@ def with_tokenizer(folder: Path) -> Path:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_their_folder_is_read_and_ours_is_read_by_them(case: Case, tmp_path: Path) -> None:
-    theirs = shaken(case.make()).eval()
-    theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load(tmp_path / "theirs")
-    loaded.save_hf(tmp_path / "ours")
-    loaded.save(tmp_path / "own")
-    again, own = type(theirs).from_pretrained(tmp_path / "ours"), load(tmp_path / "own")
-    for key, tensor in theirs.state_dict().items():
-        assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
-    assert own.config == loaded.config == from_plain(type(loaded.config), to_plain(loaded.config))
+    again, loaded, own = both_ways(case, tmp_path)
     text = again.config.text_config
     assert {name: getattr(text, name) for name in TOKENS} == TOKENS
     for one in (loaded, own, load(tmp_path / "ours")):  # whatever transformers writes beside it

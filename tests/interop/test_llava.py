@@ -27,8 +27,8 @@ from headway.tasks.captioning import Captioning
 from headway.tasks.image_prompt import ImagePrompt
 from headway.tasks.inputs import ModelInput
 from headway.zoo import clip_image, llama, llava
-from headway.zoo.build import from_plain, to_plain
 from tests.interop.cases_llava import CASES, model
+from tests.interop.folders import both_ways
 from tests.interop.parity import Case, shaken
 
 WORDS = (
@@ -55,15 +55,7 @@ def words(template: str | None = None) -> Tokenizer:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_their_folder_is_read_and_ours_is_read_by_them(case: Case, tmp_path: Path) -> None:
-    theirs = shaken(case.make()).eval()
-    theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load(tmp_path / "theirs")
-    loaded.save_hf(tmp_path / "ours")
-    loaded.save(tmp_path / "own")
-    again, own = type(theirs).from_pretrained(tmp_path / "ours"), load(tmp_path / "own")
-    for key, tensor in theirs.state_dict().items():
-        assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
-    assert own.config == loaded.config == from_plain(type(loaded.config), to_plain(loaded.config))
+    again, *_ = both_ways(case, tmp_path)
     assert again.config.image_seq_length == 10 if "whole" in case.name else 9
     assert again.config.text_config.eos_token_id == 2
 

@@ -11,14 +11,13 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
-from torch.testing import assert_close
 
 from headway.cli.main import main
 from headway.errors import UserError
 from headway.interop.registry import family
 from headway.loading import load
-from headway.zoo.build import from_plain, to_plain
 from tests.interop.cases_trocr import CASES, model
+from tests.interop.folders import both_ways
 from tests.interop.parity import Case, shaken
 
 WORDS = ("<s>", "<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz", *(f"w{at}" for at in range(69)))
@@ -26,16 +25,7 @@ WORDS = ("<s>", "<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz", *(f"w{a
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_their_folder_is_read_and_ours_is_read_by_them(case: Case, tmp_path: Path) -> None:
-    theirs = shaken(case.make()).eval()
-    theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load(tmp_path / "theirs")
-    loaded.save_hf(tmp_path / "ours")
-    loaded.save(tmp_path / "own")
-    again, own = type(theirs).from_pretrained(tmp_path / "ours"), load(tmp_path / "own")
-    for key, tensor in theirs.state_dict().items():
-        if "pooler" not in key:  # which nobody reads
-            assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
-    assert own.config == loaded.config == from_plain(type(loaded.config), to_plain(loaded.config))
+    both_ways(case, tmp_path, unread="pooler")
 
 
 @pytest.mark.parametrize(

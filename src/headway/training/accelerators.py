@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from headway.errors import UserError, listed, nearest
 from headway.ops.linear import linear
 from headway.system import keep_memory, memory_limit, usable_cores
-from headway.zoo.build import build, config_of, on_meta, training_sizes
+from headway.zoo.build import build, config_to_train, on_meta
 from headway.zoo.cost import TRAINING, activation_bytes, cost
 
 TERA, GIGA = 1e12, 1e9
@@ -125,7 +125,7 @@ def this_machine(processes: int) -> Accelerator:
     a, b, numbers = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE), torch.zeros(COPIED)
     flops = 2 * SIDE**3 / seconds_of(lambda: linear(a, b), together)
     keep_memory()  # as trainings do
-    config = config_of(REFERENCE, **REFERENCE_SIZES, **training_sizes(["attention_dropout"]))
+    config = config_to_train(REFERENCE, **REFERENCE_SIZES)
     kept = activation_bytes(config, on_meta(config), "tokens", REFERENCE_LENGTH) * REFERENCE_ROWS * REFERENCE_LENGTH
     products = TRAINING * cost(config, batch=REFERENCE_ROWS).total.flops / flops
     step = seconds_of(reference_step(build(config)), together)

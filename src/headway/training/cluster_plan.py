@@ -31,7 +31,7 @@ from typing import Any
 from headway.console import aligned
 from headway.errors import UserError, counted
 from headway.training.accelerators import GIGA, MAX_DEVICES, Accelerator, devices
-from headway.zoo.build import config_of, known_sizes, on_meta, training_sizes
+from headway.zoo.build import config_to_train, on_meta
 from headway.zoo.cost import activation_bytes, cost, reads_pairs
 from headway.zoo.presets import preset
 
@@ -63,8 +63,7 @@ class Workload:
 
     @staticmethod
     def of(name: str, length: int | None, **sizes: Any) -> Workload:
-        known = known_sizes(preset(name).architecture, {})
-        config: Any = config_of(name, **{**training_sizes(known), **sizes})
+        config: Any = config_to_train(name, **sizes)
         costs = cost(config, length=length)
         pairs = reads_pairs(on_meta(config))
         rows = 1 if costs.unit == "image" else costs.length * (1 + pairs if costs.unit == "token" else 1)

@@ -234,6 +234,13 @@ def config_for(name: str, sizes: Sizes, required: DataRequirements, dropout: flo
     return from_plain(kind, folded(kind, {**training_sizes(known), **values}))
 
 
+def config_to_train(name: str, **sizes: object) -> object:
+    """The config of a preset as a training has it."""
+    from headway.zoo.presets import preset
+
+    return config_of(name, **{**training_sizes(known_sizes(preset(name).architecture, {})), **sizes})
+
+
 def training_sizes(known: Iterable[str]) -> Sizes:
     """What models have that are built to be trained, unless asked otherwise; `known` are the sizes there are.
 

@@ -51,9 +51,10 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def counted(number: int, noun: str) -> str:
-    """1 line, 2 lines"""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: float, noun: str) -> str:
+    """1 line, 2 lines, 0.5 minutes"""
+    said = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{said} {noun}" if number == 1 else f"{said} {noun}s"
 
 
 def argument(text: str) -> str:

@@ -20,9 +20,10 @@ from headway import dtype as dtypes
 from headway.data.order import StepShare
 from headway.errors import UserError
 from headway.ops.attend import Additive, attend
-from headway.training import calibration
+from headway.training import calibration, defaults
 from headway.training.build import batches_of, describe_timing, learner_of
 from headway.training.calibration import timed, with_dtype
+from headway.training.defaults import training_memory
 from headway.training.learner import Learner
 from headway.training.plan import Plan
 from headway.training.recipe_sources import RecipeLayers, begun_with, read_layers, resolve, to_yaml
@@ -201,11 +202,11 @@ def test_without_instructions_fp32_is_chosen_unmeasured(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("fp32", "bf16", "chosen", "why", "steps"),
     [
-        (0.36, 0.2, "bf16", "bf16: 1.8 × fp32 in 3 steps each", 8),
-        (0.036, 0.02, "bf16", "bf16: 1.8 × fp32 in 15 steps each", 32),
-        (0.21, 0.2, "fp32", "fp32: bf16 has 1.05 × its speed in 3 steps each", 8),
-        (0.2, 0.4, "fp32", "fp32: bf16 has 0.50 × its speed in 3 steps each", 8),
-        (0.2, 4.0, "fp32", "fp32: bf16 has 0.05 × its speed in 1 step each", 2),
+        (0.36, 0.2, "bf16", "bf16: 1.8 × as fast as fp32, 3 steps each", 8),
+        (0.036, 0.02, "bf16", "bf16: 1.8 × as fast as fp32, 15 steps each", 32),
+        (0.21, 0.2, "fp32", "fp32: bf16 is 1.05 × as fast, 3 steps each", 8),
+        (0.2, 0.4, "fp32", "fp32: bf16 is 0.50 × as fast, 3 steps each", 8),
+        (0.2, 4.0, "fp32", "fp32: bf16 is 0.05 × as fast, 1 step each", 2),
     ],
 )
 def test_with_instructions_the_faster_is_chosen(
@@ -215,6 +216,19 @@ def test_with_instructions_the_faster_is_chosen(
     made, said = with_dtype(asked("auto"), machine.clock)
     assert (made.recipe.train.dtype, said) == (chosen, why)
     assert machine.steps == [torch.float32, torch.bfloat16] * (steps // 2)  # in turn
+
+
+@pytest.mark.slow
+def test_a_precision_whose_copies_of_the_weights_do_not_fit_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, plan = Machine(monkeypatch, True, 0.36, 0.2), asked("auto")
+    monkeypatch.setattr(defaults, "resident_memory", lambda: 0)
+    recipe = replace(plan.recipe, train=replace(plan.recipe.train, dtype="fp32"))
+    exact = training_memory(plan.config, recipe, plan.encoded).total
+    for limit, chosen in ((exact, "fp32"), (2 * exact, "bf16")):
+        monkeypatch.setattr(defaults, "memory_limit", lambda limit=limit: round(limit))
+        made, said = with_dtype(plan, machine.clock)
+        assert made.recipe.train.dtype == chosen
+        assert (said == "fp32: bf16 copies of weights exceed memory") == (chosen == "fp32")
 
 
 def test_what_was_asked_for_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +248,7 @@ def test_the_plan_tells_the_choice_and_the_recipe_keeps_it(monkeypatch: pytest.M
     machine = Machine(monkeypatch, True, 0.36, 0.2)
     made, timing = timed(asked("auto"), machine.clock)
     assert made.recipe.train.dtype == "bf16"
-    assert describe_timing(made, timing)[0].startswith("  dtype   bf16: 1.8 × fp32 in 3 steps each  ")
+    assert describe_timing(made, timing)[0].startswith("  dtype   bf16: 1.8 × as fast as fp32, 3 steps each  ")
     assert set(machine.steps[8:]) == {torch.bfloat16}  # the pace is that of the precision that was chosen
     assert timing.step == pytest.approx(0.2)
     assert "dtype: bf16\n" in to_yaml(made.recipe)
@@ -269,7 +283,7 @@ def test_a_large_model_is_compared_by_a_smaller_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Plan, "build", noted)
     made, why = with_dtype(asked("auto", **{"model.layers": "3"}), machine.clock)
     assert (made.recipe.train.dtype, made.config.layers, layers) == ("bf16", 3, [1])
-    assert why == "bf16: 3.0 × fp32 in 3 steps each"
+    assert why == "bf16: 3.0 × as fast as fp32, 3 steps each"
 
 
 def test_a_resolved_recipe_has_a_precision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,4 +338,4 @@ def test_instructions_that_end_the_process_are_not_used(monkeypatch: pytest.Monk
     ):
         with_dtype(asked("bf16"), machine.clock)
     monkeypatch.setattr(dtypes, "PRODUCT", "pass")
-    assert with_dtype(asked("auto"), machine.clock)[1] == "bf16: 2.0 × fp32 in 3 steps each"
+    assert with_dtype(asked("auto"), machine.clock)[1] == "bf16: 2.0 × as fast as fp32, 3 steps each"

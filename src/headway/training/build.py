@@ -194,12 +194,14 @@ def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
     evaluations = -(-steps // require(train.evaluate_every)) + 1
     about = "about {}, estimated" if timing.estimated else "about {}"
     seconds = timing.seconds(steps, evaluations)
-    enough = timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes
+    enough = ""
+    if timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes:
+        enough = f"enough for this data: not all of {counted(timing.minutes, 'minute')}"
     recomputed = "the activations of each block are recomputed"
     lines = [
         *([("dtype", timing.precision, "--train.dtype")] if timing.precision else []),
         ("length", f"{counted(steps, 'step')}, {epochs:.1f} epochs", "--train.steps, --minutes"),
-        *([("", f"enough for this data: not all of {timing.minutes:g} minutes", "--train.epochs")] if enough else []),
+        *([("", enough, "--train.epochs")] if enough else []),
         ("time", about.format(duration(seconds)), "--minutes"),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
         *([("", recomputed, "--train.recompute")] if train.recompute else []),

@@ -28,7 +28,14 @@ from headway.errors import UserError, counted
 from headway.recipe import Recipe, flat, from_flat
 from headway.system import CPU, peak_memory
 from headway.training.build import StepTiming, batches_of, learner_of, require, units_of_step
-from headway.training.defaults import MIN_UPDATES, THROUGHPUT, max_epochs, training_memory, weights_per_token
+from headway.training.defaults import (
+    MIN_UPDATES,
+    THROUGHPUT,
+    fits_memory,
+    max_epochs,
+    training_memory,
+    weights_per_token,
+)
 from headway.training.learner import Learner
 from headway.training.plan import EVALUATIONS, Plan, with_steps
 
@@ -162,11 +169,14 @@ def with_dtype(made: Plan, clock: Clock = perf_counter) -> tuple[Plan, str]:
         check_bf16()
     except UserError:
         return decided(made, FP32), f"{FP32}: {BF16} does not run on this machine"
+    low, held = decided(made, BF16), made.teacher.bytes if made.teacher else 0
+    if made.config is not None and not fits_memory(made.config, low.recipe, made.encoded, held):
+        return decided(made, FP32), f"{FP32}: {BF16} copies of weights exceed memory"
     gain, steps = compared(made, clock)
-    in_steps = f"in {counted(steps, 'step')} each"
+    each = f"{counted(steps, 'step')} each"
     if gain >= MIN_GAIN:
-        return decided(made, BF16), f"{BF16}: {gain:.1f} × {FP32} {in_steps}"
-    return decided(made, FP32), f"{FP32}: {BF16} has {gain:.2f} × its speed {in_steps}"
+        return low, f"{BF16}: {gain:.1f} × as fast as {FP32}, {each}"
+    return decided(made, FP32), f"{FP32}: {BF16} is {gain:.2f} × as fast, {each}"
 
 
 def decided(made: Plan, dtype: str) -> Plan:

@@ -142,7 +142,7 @@ def budget_of(plans: Sequence[Plan], names: Sequence[str], kept: Budget | None) 
     if kept is not None:
         same = train.minutes == kept.minutes if train.steps is None else train.steps == kept.steps
         if not same:
-            given = f"{train.minutes:g} minutes" if train.steps is None else counted(train.steps, "step")
+            given = counted(require(train.minutes), "minute") if train.steps is None else counted(train.steps, "step")
             said = f"the comparison in this folder was begun with {kept}, not with {given}"
             raise UserError(said, do="give the same, or name another out=")
         return kept

@@ -61,7 +61,7 @@ class Budget:
         said = counted(self.steps, "step")
         if self.minutes is None:
             return said
-        time = f"{self.minutes:g} minutes"
+        time = counted(self.minutes, "minute")
         if self.slowest is None:
             return f"{said}, enough for this data: not all of {time}"
         return f"{said}, as many as the slowest ({self.slowest}) does in {time}"

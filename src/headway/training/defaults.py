@@ -210,6 +210,13 @@ def training_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, limit:
     return replace(found, activations=(recipe.train.batch or 1) * each)
 
 
+def fits_memory(config: Any, recipe: Recipe, encoded: EncodedDataset, held: int = 0) -> bool:
+    """Whether the steps of a resolved recipe fit into the memory there is beside `held` bytes."""
+    limit = (memory_limit() or inf) - held
+    fits = surely_fits(config, recipe, encoded.unit, limit)
+    return fits or training_memory(config, recipe, encoded, limit).total <= limit
+
+
 def surely_fits(config: Any, recipe: Recipe, unit: str, limit: float) -> bool:
     """Whether a model is so small that nothing needs to be counted: a token keeps fewer numbers than it meets weights.
 
@@ -238,16 +245,16 @@ def fitted_to_memory(
     Refuses a model that cannot be trained in the memory there is beside `held` bytes; `others` are presets to name in
     its place.
     """
-    limit, asked = (memory_limit() or inf) - held, recipe.train.recompute
+    asked = recipe.train.recompute
     recipe = with_checkpointing(recipe, asked or False)
-    if surely_fits(config, recipe, encoded.unit, limit):
+    if fits_memory(config, recipe, encoded, held):
         return recipe
-    needed = training_memory(config, recipe, encoded, limit)
-    if needed.total > limit and needed.activations and asked is None and innermost_blocks(on_meta(config)):
+    if asked is None and innermost_blocks(on_meta(config)):
         recipe = with_checkpointing(recipe, True)
-        needed = training_memory(config, recipe, encoded, limit)
-    if needed.total <= limit:
-        return recipe
+        if fits_memory(config, recipe, encoded, held):
+            return recipe
+    limit = (memory_limit() or inf) - held
+    needed = training_memory(config, recipe, encoded, limit)
     name = recipe.model.preset or architecture_of(config)
     said = f"training {name} needs {gibibytes(needed.total)} of memory or more ({needed})"
     fitting = (other for other, one in others if training_memory(one, recipe, encoded, limit).total <= limit)

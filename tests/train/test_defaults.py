@@ -59,6 +59,15 @@ def test_few_targets_in_a_batch_lower_the_learning_rate(place: Path) -> None:
 
 
 @pytest.mark.slow
+def test_characters_are_learned_at_a_higher_rate_than_subwords(place: Path) -> None:
+    """Verses, plays and pronunciations gain by it, verses in subwords lose: docs/LOG.md."""
+    found = planned("book.txt", **{"train.minutes": 1, "data.tokenizer": "characters"})
+    assert found.recipe.train.lr == default_lr(found.config.dim, "tokens", 512, found.setup.tokenizer.vocab)
+    assert default_lr(128, "tokens", 512, 300) == pytest.approx(1.5 * default_lr(128, "tokens", 512, 2000))
+    assert default_lr(128, "frames", 512, 30) == default_lr(128, "frames", 512)  # transcripts of speech
+
+
+@pytest.mark.slow
 def test_new_taggers_learn_slower_and_trained_ones_at_the_rate_of_fine_tuning(place: Path) -> None:
     """On average 1.8 points fewer words were right on 1,000 sentences at the whole rate."""
     rows = [{"words": list(WORDS), "tags": ["O" if at % 3 else "B"] * len(WORDS)} for at in range(60)]

@@ -45,9 +45,13 @@ class Terminated(BaseException):
 
 @contextmanager
 def handled(number: signal.Signals, handler: SignalHandler) -> Generator[None]:
-    """Calls a handler on a signal in the main thread, unless the calling program has a handler of its own."""
+    """Calls a handler on a signal in the main thread, unless the calling program has a handler of its own.
+
+    That the signal is ignored is no handler: a shell without job control, as in a script, starts `command &` so that
+    it ignores SIGINT, and a command that did so for good could not be asked to end.
+    """
     before, main = signal.getsignal(number), threading.current_thread() is threading.main_thread()
-    own = main and before in (signal.SIG_DFL, signal.default_int_handler)
+    own = main and before in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
     if own:
         signal.signal(number, handler)
     try:

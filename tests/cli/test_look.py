@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
@@ -340,6 +342,48 @@ def test_ctrl_c_ends_it_quietly(folders: Path, tmp_path: Path) -> None:
     done = child.wait()
     assert (done.code, done.err.strip()) == (0, "")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/  \(Ctrl-C ends it\)\n", done.out)
+
+
+def interrupt_ignored() -> None:
+    """In the process of the server: as a script starts what stands before &."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_what_was_started_with_it_ignored(folders: Path, tmp_path: Path) -> None:
+    words = ("look", str(folders / "causal"), "the cat", "--live", "--port", "0")
+    child = made_place(tmp_path).start(*words, before=interrupt_ignored)
+    until(lambda: "Ctrl-C" in child.files[0].read_text(encoding="utf-8"), child)
+    child.kill(signal.SIGINT)
+    done = child.wait()
+    assert (done.code, done.err.strip()) == (0, "")
+
+
+INTERRUPTED = """
+import os, signal, sys
+from threading import Thread
+from headway.cli.main import main
+
+start = Thread.start
+
+def started(self):  # the signal comes when the thread runs, and before whoever has started it goes on
+    start(self)
+    if "serve_forever" in self.name:
+        os.kill(os.getpid(), signal.SIGINT)
+
+Thread.start = started
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_as_the_server_starts_ends_it(folders: Path, tmp_path: Path) -> None:
+    """Not forked: it is at its exit that Python waits for threads."""
+    words = (INTERRUPTED, "look", str(folders / "causal"), "the cat", "--live", "--port", "0")
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", *words], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def request_that_waits() -> None:

@@ -6,12 +6,21 @@ from pathlib import Path
 import pytest
 
 from headway.serve.security import AccessRules
+from tests.cli.folders import FOLDERS
 from tests.serve.server import RunningServer, save_models, serving
 
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return save_models(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that writes for as long as it may."""
+    folder = tmp_path_factory.mktemp("models") / "spans"
+    FOLDERS["spans"]().save(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")

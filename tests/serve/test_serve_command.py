@@ -15,8 +15,6 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from tests.cli.folders import FOLDERS
-
 pytestmark = pytest.mark.slow
 MISTAKES = [
     ([], "headway serve needs a model"),
@@ -36,14 +34,6 @@ MISTAKES = [
     (["MODEL", "NOTES", "--workers", "2"], "holds no weights"),
     (["EMPTY"], "holds no weights"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that writes for as long as it may."""
-    folder = tmp_path_factory.mktemp("models") / "spans"
-    FOLDERS["spans"]().save(folder)
-    return folder
 
 
 ROOT = Path(__file__).parent.parent.parent

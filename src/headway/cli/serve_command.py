@@ -66,7 +66,7 @@ def serve(
         GiB of weights and KV caches that may be loaded at a time; models that were used longest ago leave first.
     workers
         Number of processes that answer.  Each loads models of its own and has slots and a queue of its own; threads
-        and memory are shared out among them.
+        and memory are shared out among them.  One that does not end in time after a signal is killed: exit code 1.
     """
     from headway.serve.run_server import ServerAddress, ServerProcess, banner, run_server
     from headway.serve.serve_options import EngineLimits, ServeOptions
@@ -92,11 +92,11 @@ def serve(
     with address.bind() as listening, TemporaryDirectory(prefix="headway-") as folder:
         if workers > 1:
             share_threads(workers)
-            Supervisor(workers, listening, Path(folder), start, ready).run()
+            Supervisor(workers, listening, Path(folder), start, ready, timeout).run()
             return
         with sigterm_raises():  # so that the folder goes
             import_torch()
-            start(ServerProcess(listening, Path(folder), ready))
+            start(ServerProcess(listening, Path(folder), ready, lambda: None))
 
 
 def named(models: tuple[Path, ...]) -> dict[str, Path]:

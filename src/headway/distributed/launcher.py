@@ -56,9 +56,11 @@ def launch(words: Sequence[str], processes: int, folder: Path | None = None, *, 
         raise UserError("supervise= needs the folder of the run", do="give out= DIR")
     words, restarts, before = plain(words), 0, newest(folder)
     while True:
-        codes = Processes(words, processes).run()
-        code = next((code for code in codes if code > 0), 1 if any(codes) else 0)
-        if not supervise or code in ASKED:
+        attempt = Processes(words, processes)
+        codes = attempt.run()
+        killed = 1 if attempt.asked is None else 128 + attempt.asked  # before it could end by itself
+        code = next((code for code in codes if code > 0), killed if any(codes) else 0)
+        if not supervise or attempt.asked is not None or code in ASKED:
             return code
         restarts, before = (restarts + 1 if newest(folder) == before else 1), newest(folder)
         if restarts > MAX_RESTARTS:
@@ -94,27 +96,34 @@ def how_ended(codes: Sequence[int]) -> str:
 
 
 class Processes:
-    """The processes of one attempt."""
+    """The processes of one attempt.  `asked` is the signal that ends them, if any."""
 
     def __init__(self, words: Sequence[str], count: int):
-        port = free_port() if count > 1 else None
+        self.words, self.count, self.port = words, count, free_port() if count > 1 else None
         if count > 1:
             share_threads(count)
-        self.running = [self.start(words, rank, count, port) for rank in range(count)]
-
-    def start(self, words: Sequence[str], rank: int, count: int, port: int | None) -> subprocess.Popen[bytes]:
-        variables = {**os.environ, **({} if port is None else variables_of(rank, count, port))}
-        return subprocess.Popen([sys.executable, "-m", "headway", *words], env=variables, preexec_fn=die_with_parent)
+        self.running = list[subprocess.Popen[bytes]]()
+        self.asked: int | None = None
 
     def run(self) -> list[int]:
-        """Waits until all have ended; their exit codes."""
+        """Starts them and waits until all have ended; their exit codes."""
         with ExitStack() as handlers:
             for number in (signal.SIGTERM, signal.SIGINT):
                 handlers.enter_context(handled(number, self.pass_on))
             try:
+                for rank in range(self.count):
+                    self.running.append(self.start(rank))
+                    if self.asked is not None:  # while it was no process of Python's yet, a signal passed it by
+                        self.send(self.asked)
+                        break
                 return self.wait()
             finally:
                 self.kill()
+
+    def start(self, rank: int) -> subprocess.Popen[bytes]:
+        variables = {**os.environ, **({} if self.port is None else variables_of(rank, self.count, self.port))}
+        command = [sys.executable, "-m", "headway", *self.words]
+        return subprocess.Popen(command, env=variables, preexec_fn=die_with_parent)
 
     def wait(self) -> list[int]:
         ended: float | None = None  # when the first of them did
@@ -128,8 +137,11 @@ class Processes:
         return [one.wait() for one in self.running]
 
     def pass_on(self, number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT and sys.stdin.isatty():
-            return  # a terminal sends Ctrl-C to all of them itself
+        self.asked = number
+        if number != signal.SIGINT or not in_foreground():  # to which a terminal sends Ctrl-C itself
+            self.send(number)
+
+    def send(self, number: int) -> None:
         for one in self.running:
             if one.poll() is None:
                 one.send_signal(number)
@@ -138,6 +150,14 @@ class Processes:
         for one in self.running:
             if one.poll() is None:
                 one.kill()
+
+
+def in_foreground() -> bool:
+    """Whether this process and those that it starts are what a terminal's Ctrl-C is for."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # no terminal, or no longer
+        return False
 
 
 def variables_of(rank: int, count: int, port: int) -> dict[str, str]:

@@ -53,7 +53,8 @@ class PageServer(ThreadingHTTPServer):
     @contextmanager
     def running(self) -> Generator[None]:
         """Serves in other threads, all of which have ended behind it."""
-        loop = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1})
+        # a daemon: a signal can come when it has been started and nothing would end it yet
+        loop = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         loop.start()
         try:
             yield

@@ -6,7 +6,7 @@ app = create_app(ModelPool({"gpt": Path("gpt")}, ServeOptions()), Path("uploads"
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from headway import __version__
 from headway.serve.api_errors import ApiError, on_api_error, on_http_error, on_invalid_body
+from headway.serve.batching import nothing
 from headway.serve.completions import completion_routes
 from headway.serve.counters import Counters
 from headway.serve.embeddings import embedding_routes
@@ -35,10 +36,12 @@ def create_app(
     rules: AccessRules,
     limits: RequestLimits = LIMITS,
     counters: Counters | None = None,
+    answered: Callable[[], object] = nothing,
 ) -> FastAPI:
     """The application of some models; when it ends, all that they have begun is finished.
 
-    Uploaded files are kept in `folder`, as long as the request that they came with.
+    Uploaded files are kept in `folder`, as long as the request that they came with.  `answered` is called when it ends
+    and has answered all requests; models may still compute for clients that have left.
     """
 
     @asynccontextmanager
@@ -47,6 +50,7 @@ def create_app(
             yield
         finally:
             app.state.ending = True
+            answered()
             await asyncio.to_thread(pool.close, drain=True)
 
     state = ServerState(pool, folder, limits, counters or Counters())

@@ -30,7 +30,7 @@ Answer = Callable[[list[str], Interrupt], Sequence[Any]]
 
 
 def nothing() -> None:
-    """What most requests leave behind."""
+    """Where a request leaves nothing behind, or nobody has to be told."""
 
 
 @dataclass(frozen=True, eq=False)

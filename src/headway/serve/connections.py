@@ -1,8 +1,9 @@
 """Connections of clients: how many there may be, and how long one may keep the server waiting.
 
 uvicorn bounds the time between two requests.  By itself it would wait for ever for a head that comes byte by byte, for
-the rest of a body that was answered before its end, and for a client that takes nothing of its answer.  How long a
-body may take that a route reads is up to `BoundedBody`.
+the rest of a body that was answered before its end, for a client that takes nothing of its answer, and as it ends for
+one that goes on asking over a connection that it accepted last.  How long a body may take that a route reads is up to
+`BoundedBody`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,16 @@ class TimedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        # uvicorn tells those that are open; one that it has accepted may be made only then
+        if self.cycle is not None and self.ending:  # pyright: ignore[reportUnnecessaryComparison]
+            self.cycle.keep_alive = False
         self.watch()
+
+    @property
+    def ending(self) -> bool:
+        app = self.config.app
+        assert isinstance(app, FastAPI)
+        return app.state.ending
 
     def watch(self) -> None:
         answering = self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from errno import EADDRNOTAVAIL
 from importlib.util import find_spec
@@ -86,6 +86,7 @@ class ServerProcess:
     listening: socket
     folder: Path  # for uploaded files
     ready: Callable[[], object]  # called when models can be asked for
+    answered: Callable[[], object]  # called when it ends and has answered all requests
     counters: Path | None = None  # the file of its counters, where it is one of several workers
 
 
@@ -108,14 +109,15 @@ def run_server(
                 os._exit(128 + sig)
             self.should_exit = app.state.ending = True
             if count := len(self.server_state.tasks):
-                told = f"ending: {counted(count, 'request')} to be answered first; once more to leave at once"
-                print(told, file=sys.stderr, flush=True)
+                told = f"ending: {counted(count, 'request')} to be answered first; once more to leave at once\n"
+                with suppress(OSError):  # nobody may read it, and an error would end the requests
+                    os.write(2, told.encode())  # what was interrupted may be printing
 
     share_arena()
     pool = ModelPool(folders, options)
     counters = Counters() if process.counters is None else WorkerCounters(process.counters, pool)
     rules = AccessRules(address.key, address.origins, address.log)
-    app = create_app(pool, process.folder, rules, counters=counters)
+    app = create_app(pool, process.folder, rules, counters=counters, answered=process.answered)
     process.ready()
     DrainingServer(server_config(app, counters)).run(sockets=[process.listening])
 

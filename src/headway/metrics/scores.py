@@ -91,6 +91,7 @@ class Scores:
     classes: Classes | None = None
     unit: str = "length"  # what lengths are counted in: words, letters, tokens
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic], repr=False, compare=False)
+    lengths: Sequence[int] | None = field(default=None, repr=False, compare=False)  # of each record
 
     def __post_init__(self) -> None:
         for name in self.numbers:

@@ -120,13 +120,8 @@ class Scores:
     def plain(self) -> dict[str, object]:
         """As data, for JSON, which has no infinity: what is not finite is null."""
         buckets = [
-            {
-                "first": b.first,
-                "last": b.last,
-                "count": b.count,
-                "scores": finite(b.numbers),
-                "intervals": plain_limits(b),
-            }
+            {"first": b.first, "last": b.last, "count": b.count}
+            | {"scores": finite(b.numbers), "intervals": plain_limits(b)}
             for b in self.buckets
         ]
         told: dict[str, object] = {"count": self.count, "scores": finite(self.numbers), "by_length": buckets}

@@ -4,9 +4,11 @@ The trainings of the folds are runs of their own, in OUT/folds/1 and so on, with
 records (`OUT/folds/recipe.yaml`) and the fold that is held out (`data.fold`).  Minutes are shared out among all
 trainings; how many steps that makes is found in the first fold, and is the same in all others.
 
-The model that is delivered learns from all records.  Nothing is held out that could choose a checkpoint, so it takes
-as many steps as were best in the folds: their median, since the mean of 0 (the first weights were kept) and 900 is a
-length that no fold has tried.  Its scores are those of the folds' models (`fold_scores.py`).
+All trainings are alike: each takes the same number of steps and has the weights of the last one.  Nothing that is held
+out chooses a checkpoint.  That would make the scores better than the models, the more so the smaller a fold is, and
+says little of how long a model of all records is to be trained (docs/LOG.md has numbers).  Only where weights were
+counted in the data, each fold decides whether training has improved on them, and most folds decide for all records.
+The scores are those of the folds' models (`fold_scores.py`), and an estimate for the model that is delivered.
 
 Finished trainings are not repeated.  The model of each fold is scored as it was saved, so that a resumed command and
 one that was never interrupted say the same, bit for bit.
@@ -27,11 +29,11 @@ from headway.data.splits import DataSplits
 from headway.distributed.world import ALONE, World
 from headway.errors import UserError, going_on
 from headway.loading import load
-from headway.recipe import Recipe, flat
+from headway.recipe import Recipe, TrainSettings, flat
 from headway.system import memory_errors
 from headway.training import run as one_run
 from headway.training.build import StepTiming, describe_choices, describe_timing, require
-from headway.training.calibration import TimeBudget, timed, with_dtype
+from headway.training.calibration import TimeBudget, max_steps, timed, with_dtype
 from headway.training.fold_scores import CrossValidation, FoldResult
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
@@ -110,7 +112,7 @@ def resolved_yaml(layers: RecipeLayers, *, resume: bool = False, splits: DataSpl
     if resume and (begun := folds_to_resume(layers)) is not None:
         return to_yaml(resolve(begun_with(begun / RECIPE)))
     made = prepared(shared_layers(layers), anywhere=True, splits=splits)
-    return to_yaml(with_all_minutes(with_dtype(made)[0].recipe, layers))
+    return to_yaml(shared_recipe(with_dtype(made)[0].recipe, layers))
 
 
 def is_asked(layers: RecipeLayers, *, resume: bool) -> bool:
@@ -126,15 +128,27 @@ def is_asked(layers: RecipeLayers, *, resume: bool) -> bool:
 
 def shared_layers(layers: RecipeLayers) -> RecipeLayers:
     """What was given, with the minutes of one training."""
+    check_alike(layers)
     recipe = resolve(layers)
     if recipe.train.minutes is None:
         return layers
     return layers.with_options({"train.minutes": recipe.train.minutes / (1 + require(recipe.data.folds))})
 
 
-def with_all_minutes(shared: Recipe, layers: RecipeLayers) -> Recipe:
-    """The recipe with the minutes of all trainings, as they were given."""
-    return replace(shared, train=replace(shared.train, minutes=resolve(layers).train.minutes))
+def shared_recipe(shared: Recipe, layers: RecipeLayers) -> Recipe:
+    """What the trainings share, as it may be given again: with all minutes, and without evaluations on the way."""
+    return replace(shared, train=replace(shared.train, minutes=resolve(layers).train.minutes, evaluate_every=None))
+
+
+def check_alike(layers: RecipeLayers) -> None:
+    """Refuses settings by which held-out records would choose the weights that they score."""
+    train, usual = resolve(layers).train, TrainSettings()
+    for name in ("evaluate_every", "patience", "average"):
+        if getattr(train, name) != getattr(usual, name):
+            said = (
+                f"train.{name} lets held-out records choose the weights, and data.folds scores those of the last step"
+            )
+            raise UserError(said, do=f"leave out train.{name} or data.folds")
 
 
 def layers_of(recipe: Recipe) -> RecipeLayers:
@@ -161,19 +175,19 @@ def described(
     if splits is None:
         say([shared.splits.description])
     say(describe_choices(shared))
-    made, timing, budget = first_fold(layers_of(shared.recipe), shared.out, own, scratch)
+    made, timing, budget = first_fold(shared, shared.out, own, scratch)
     whole = replace(made, recipe=replace(made.recipe, out=shared.out))
     say(describe_timing(whole, timing, require(shared.recipe.data.folds)))
     return shared, made, budget
 
 
 def first_fold(
-    layers: RecipeLayers, folder: Path, own: OwnParts, scratch: Path | None = None
+    shared: Plan, folder: Path, own: OwnParts, scratch: Path | None = None
 ) -> tuple[Plan, StepTiming, TimeBudget | None]:
     """The plan of the first fold with its steps, which are those of all trainings, and what was timed for them."""
-    asked = prepared(
-        layers.with_options({"data.fold": 1, "out": folder / FOLDS / "1"}), scratch, anywhere=True, own=own
-    )
+    last = max(shared.recipe.train.steps or 0, max_steps(shared))  # it is evaluated after its last step alone
+    mine = {"data.fold": 1, "out": folder / FOLDS / "1", "train.evaluate_every": last}
+    asked = prepared(layers_of(shared.recipe).with_options(mine), scratch, anywhere=True, own=own)
     with phase("timing steps and an evaluation", "steps", moving=not asked.recipe.train.workers):
         made, timing = timed(asked)
     return made, timing, TimeBudget.of(asked, made, timing)
@@ -203,7 +217,7 @@ class Trainings:
         layers: RecipeLayers, own: OwnParts, callbacks: Sequence[object], out: TextIO, splits: DataSplits | None
     ) -> Trainings:
         shared, first, budget = described(layers, out, None, own, splits)
-        folder, recipe = shared.out, with_all_minutes(shared.recipe, layers)
+        folder, recipe = shared.out, shared_recipe(shared.recipe, layers)
         begin(replace(shared, recipe=replace(recipe, out=folder / FOLDS)))
         begin(first, budget)
         return Trainings(recipe, folder, own, callbacks, out, {}, first)
@@ -218,7 +232,8 @@ class Trainings:
         free = {name: value for name, value in given_again(again).items() if name in FREE}
         found = Trainings(made.recipe, folder, own, callbacks, out, free, None)
         if not (found.folds / "1" / RECIPE).is_file():
-            found.first, _, budget = first_fold(shared_layers(layers_of(made.recipe)), folder, own)
+            one = resolve(shared_layers(begun_with(folder / FOLDS / RECIPE)))
+            found.first, _, budget = first_fold(replace(made, recipe=one), folder, own)
             begin(found.first, budget)
         return found
 
@@ -281,8 +296,8 @@ class Trainings:
             model = load(made.out, device=made.recipe.device, task=self.own.task, module=module).model
             found = scored(made, model)
             targets = sum(batch.targets for batch in made.encoded.validation)
-        log = MetricsLog(made.out)
-        return FoldResult(found, targets, tuple(log.chosen_steps()) or (log.time_lines()[-1]["step"],))
+        steps = MetricsLog(made.out).chosen_steps()  # none where no score was a number
+        return FoldResult(found, targets, steps[0] if steps else require(made.recipe.train.steps))
 
     def interrupted(self, made: Plan, end: RunResult, where: str) -> tuple[Plan, RunResult]:
         again = going_on(self.folder)

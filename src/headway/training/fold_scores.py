@@ -2,7 +2,8 @@
 
 Each record is scored once, by the model whose fold it is in, so that all of them together are one evaluation of as many
 records as there are (`pooling.py`).  It is an estimate for the model that is delivered: that one has learned from all
-records, so nothing is left to score it on.
+records, so nothing is left to score it on.  No held-out record has chosen anything of the models but, where weights
+were counted in the data, whether training has made them better.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from headway.tasks.results import MAX_SAMPLES, BaselineResult, EvalResult
 
 @dataclass(frozen=True)
 class FoldResult:
-    """What the model of a fold scores on that fold; its loss is the mean over `targets`."""
+    """What the model of a fold scores on that fold with the weights of a step; its loss is the mean over `targets`.
+
+    The step is the last one, or 0 where the weights that were counted in the data were kept.
+    """
 
     found: EvalResult
     targets: int
-    chosen: tuple[int, ...]  # the steps whose weights it has, or their mean
-
-    @property
-    def step(self) -> int:
-        return round(fmean(self.chosen))
+    step: int
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,7 @@ class CrossValidation:
 
     @property
     def final_steps(self) -> int:
-        """The steps of a training on all records: the median of those that were best in the folds, which one of them
-        had; 0 where most of them kept their first weights."""
+        """The steps of the training on all records: as many as in the folds, or none, as most of them kept counts."""
         return median_low([fold.step for fold in self.folds])
 
     def spread(self, name: str) -> tuple[float, float]:
@@ -102,7 +101,8 @@ class CrossValidation:
     @staticmethod
     def told(fold: FoldResult) -> str:
         scores = fold.found.scores
-        return f"{MEASURES[scores.main].title} {scores.told(scores.main)}, {weights_of(fold)}"
+        counts = "" if fold.step else ", by the weights that were counted in the data"
+        return f"{MEASURES[scores.main].title} {scores.told(scores.main)}{counts}"
 
     @property
     def described_spread(self) -> str:
@@ -115,15 +115,14 @@ class CrossValidation:
     def meaning(self) -> str:
         """Of what the scores are, and of what they are an estimate."""
         scores = self.result.scores
-        steps = ", ".join(str(fold.step) for fold in self.folds)
-        trained = f"trained on all records {self.final_length}, the median of the folds' {steps}"
+        trained = f"trained on all records {self.final_length}, as they were on theirs"
         models = f"the {len(self.folds)} models of the folds on {scores.count:,} {scores.things}"
         estimate = f"an estimate for this model, which was {trained}"
         return f"the scores are those of {models}, and {estimate}; it has not been scored itself"
 
     @property
     def final_length(self) -> str:
-        return f"for {counted(self.final_steps, 'step')}" if self.final_steps else "without a step"
+        return f"for {counted(self.final_steps, 'step')}" if self.final_steps else "by counting alone"
 
     @property
     def rows(self) -> dict[str, Scores]:
@@ -136,7 +135,7 @@ class CrossValidation:
             {
                 **fold.found.to_dict(),
                 **({} if fold.found.loss is None else finite({"loss": fold.found.loss})),
-                "steps": list(fold.chosen),
+                "step": fold.step,
                 "model": f"{self.folder.name}/{at}",
             }
             for at, fold in enumerate(self.folds, 1)
@@ -148,11 +147,3 @@ class CrossValidation:
             "standard_deviation": finite({name: deviation for name, (_, deviation) in spreads.items()}),
             "folds": folds,
         }
-
-
-def weights_of(fold: FoldResult) -> str:
-    """Which weights the model of a fold has."""
-    steps = ", ".join(map(str, fold.chosen))
-    if fold.chosen == (0,):
-        return "by its first weights"
-    return f"by the weights of step {steps}" if len(fold.chosen) == 1 else f"by the mean weights of steps {steps}"

@@ -127,7 +127,7 @@ class Plan:
     module: nn.Module | None = None  # a model of your own, in the place of `config`
     share: StepShare = WHOLE  # of each step, where several processes train
     teacher: Teacher | None = None
-    estimate: CrossValidation | None = None  # of a model of all records, what models of its folds score
+    estimate: CrossValidation | None = None  # where all records are learned from: scores of models of folds
 
     @property
     def task(self) -> Task:

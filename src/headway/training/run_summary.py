@@ -102,7 +102,7 @@ def describe_scores(found: EvalResult) -> list[str]:
 def conclusions(made: Plan, end: RunResult) -> list[str]:
     """The verdict, and what is to be known of the weights and of the scores."""
     if made.estimate is not None:
-        lines = (verdict(made, end), made.estimate.meaning, folds_selection(made, end), leaked(end))
+        lines = (verdict(made, end), made.estimate.meaning, leaked(end))
     else:
         lines = (verdict(made, end), kept_counts(made, end), selection(made, end), leaked(end))
     return [line for line in lines if line]
@@ -187,18 +187,6 @@ def selection(made: Plan, end: RunResult) -> str | None:
     scores, chosen_by = found.scores, made.task.validation_records or found.scores.count
     which = "these" if chosen_by >= scores.count else f"{chosen_by:,} of these"
     said = f"{which} {scores.count:,} {scores.things} also chose the weights, so the score is optimistic"
-    if end.test is not None:
-        return f"{said}; the test data chose nothing"
-    command, use = made.task.on_other_data
-    return f"{said}; {use}: {command.format(path_argument(made.out))}"
-
-
-def folds_selection(made: Plan, end: RunResult) -> str | None:
-    """The same of the folds, each of which chose the weights of its own model."""
-    train, known = made.recipe.train, made.estimate
-    if known is None or not train.evaluate_every or known.steps <= train.evaluate_every:
-        return None
-    said = "each fold also chose the weights of its own model, so the scores are optimistic"
     if end.test is not None:
         return f"{said}; the test data chose nothing"
     command, use = made.task.on_other_data

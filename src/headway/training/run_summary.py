@@ -132,7 +132,8 @@ def verdict(made: Plan, end: RunResult) -> str | None:
         return f"has not learned: {ours} against {against}{loss}; try {advice(made)}"
     if first.scores.numbers[main] in limits:
         said = f"may not have learned: {ours} against {against}"
-        return f"{said}; {scores.count:,} {scores.things} are too few to tell, so hold out more, or try {advice(made)}"
+        more = "hold out more" if made.estimate is None else "give more data"
+        return f"{said}; {scores.count:,} {scores.things} are too few to tell, so {more}, or try {advice(made)}"
     if how.better(best.scores.numbers[main], value):
         said = f"has learned, but less than {best.name}: {ours} against {against}; try {advice(made)}"
         scratch = (

@@ -81,6 +81,19 @@ class DataSettings:
         "stratified validation split: that fraction of every class; false, and in a recipe file with validation_split "
         "alone: as earlier versions split",
     )
+    folds: int | None = setting(
+        None,
+        "cross-validation, k-fold: number of folds; a model is trained for each, with that fold held out, and at last "
+        "one on all records; minutes are those of all of them; null: one model and a validation split",
+        min_value=2,
+        max_value=1000,
+    )
+    fold: int | None = setting(
+        None,
+        "the fold of data.folds that is held out, to train its model alone; null: all of them in turn",
+        min_value=1,
+        max_value=1000,
+    )
     weights: tuple[float, ...] | None = setting(
         None,
         "sampling weights: how often the records of each file or folder are drawn in an epoch, as in 3,1; null: once",
@@ -149,8 +162,9 @@ class TrainSettings:
 
     steps: int | None = setting(
         None,
-        "training steps (updates of the weights); or give epochs or minutes; null: chosen",
-        min_value=1,
+        "training steps (updates of the weights); or give epochs or minutes; 0: the first weights are kept; null: "
+        "chosen",
+        min_value=0,
         limit=MAX_STEPS,
     )
     epochs: float | None = setting(None, "epochs: passes over the training data", min_value=0.001, limit=1e9)
@@ -296,6 +310,9 @@ EXCLUSIVE = (
     ("data.path", "data.target"),
     ("data.validation", "data.validation_from"),
     ("data.test", "data.test_from"),
+    ("data.folds", "data.validation"),
+    ("data.folds", "data.validation_from"),
+    ("data.folds", "data.validation_split"),
     ("data.group", "data.group_from"),
     ("model.freeze", "model.lora"),
 )

@@ -206,7 +206,9 @@ FILES = {
     "train:\n  steps: '5'": "r.yaml line 2: steps: '5' is not a whole number",
     "train: {steps: 1.5}": "r.yaml line 1: steps: 1.5 is not a whole number",
     "train: {steps: true}": "r.yaml line 1: steps: true is not a whole number",
-    "train: {steps: 0}": "r.yaml line 1: steps: 0 is out of bounds; allowed: 1 or more",
+    "train: {steps: -1}": "r.yaml line 1: steps: -1 is out of bounds; allowed: 0 or more",
+    "train: {batch: 0}": "r.yaml line 1: batch: 0 is out of bounds; allowed: 1 or more",
+    "data: {folds: 1}": "r.yaml line 1: folds: 1 is out of bounds; allowed: 2 to 1000",
     "train: {lr: .nan}": "r.yaml line 1: lr: NaN is not a number",
     "train: {rate: .nan}": "r.yaml line 1: rate: NaN is not a number",
     "train:\n  lr: 1\n  rate: 2": "r.yaml line 3: rate: 2: train.lr is given twice; give lr",
@@ -380,8 +382,9 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, RecipeLa
         seen.extend((asked, how))
         return None, SimpleNamespace(signal=3)
 
-    other = {name: lambda *_, **__: None for name in ("dry_run", "finished_in", "resolved_yaml")}
-    monkeypatch.setitem(sys.modules, "headway.training.run", SimpleNamespace(train=train, **other))
+    other = {name: lambda *_, **__: None for name in ("dry_run", "resolved_yaml")}
+    monkeypatch.setitem(sys.modules, "headway.training.cross_validation", SimpleNamespace(train=train, **other))
+    monkeypatch.setitem(sys.modules, "headway.training.run", SimpleNamespace(finished_in=lambda *_: None))
     monkeypatch.setattr("headway.training.recipe_sources.preflight", lambda *_: None)
     monkeypatch.setattr("headway.training.recipe_sources.run_to_resume", lambda _: Path("run"))
     return cli.main(["train", *words]), *seen

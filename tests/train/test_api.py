@@ -137,7 +137,7 @@ def test_a_setting_may_lack_its_section(word: str, name: str) -> None:
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelt setting": ({"stpes": 5}, r"there is no setting model.stpes; .*did you mean 'train.steps'\?"),
     "a misspelt size": ({"layrs": 5}, r"there is no setting model.layrs; .*did you mean 'model.layers'\?"),
-    "out of bounds": ({"steps": 0}, r"train.steps=0 is out of bounds; allowed: 1 or more"),
+    "out of bounds": ({"steps": -1}, r"train.steps=-1 is out of bounds; allowed: 0 or more"),
     "twice": ({"rate": 1.0, "lr": 1.0}, r"train.lr is given twice"),
     "no model": ({"model": 5}, r"model=5; allowed: a preset, a model folder, a Config of headway.zoo"),
     "no preset": ({"model": "transfomer-nano"}, r"no preset 'transfomer-nano'; .*did you mean 'transformer-nano'\?"),

@@ -183,6 +183,9 @@ def train(
 
         if dry_run or print_config:
             raise UserError("a run that is only described needs one process", do="leave out processes=")
+        if processes != 1 and asked.value("data.folds") and not asked.value("data.fold"):
+            do = "leave processes= out; or train each fold by itself, by data.fold"
+            raise UserError(f"data.folds trains its models in one process, not in {processes}", do=do)
         return launch(TYPED.get(), processes, asked.value("out") if supervise else None, supervise=supervise)
     from headway.distributed.world import joined
 
@@ -197,8 +200,9 @@ def train(
         if world.first and not resume:  # what is wrong, and what the data is, is told before torch is imported
             splits = preflight(asked, None if print_config else sys.stdout)
         import_torch()
-        from headway.training.run import dry_run as describe_run
-        from headway.training.run import finished_in, resolved_yaml, train
+        from headway.training.cross_validation import dry_run as describe_run
+        from headway.training.cross_validation import resolved_yaml, train
+        from headway.training.run import finished_in
 
         if finished := world.told(str((finished_in(asked) if resume and world.first else None) or "")):
             print(f"the run in {finished} is finished: nothing is left to do")

@@ -41,6 +41,7 @@ from headway.distributed.world import joined
 with joined() as world:
     assert world.totals(1.0) == [2.0]
 """
+LATEST = f"**/{CHECKPOINTS}/step-*"
 MAX_RESTARTS = 3  # in a row, without a new checkpoint
 ASKED = (0, 2, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes after which nothing is started again
 
@@ -82,8 +83,9 @@ def plain(words: Sequence[str]) -> list[str]:
 
 
 def newest(folder: Path | None) -> str:
-    """The name of the latest checkpoint of a run."""
-    return max((place.name for place in (folder / CHECKPOINTS).glob("step-*")), default="") if folder else ""
+    """The latest checkpoint in the folder of a run, or of the runs of a cross-validation."""
+    found = [] if folder is None else [(place.stat().st_mtime_ns, str(place)) for place in folder.glob(LATEST)]
+    return max(found, default=(0, ""))[1]
 
 
 def how_ended(codes: Sequence[int]) -> str:

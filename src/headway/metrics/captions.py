@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError
-from headway.metrics.intervals import Sums, columns
+from headway.metrics.intervals import SetSums, Statistic, Sums, columns
 from headway.metrics.scores import Scores, share
 from headway.metrics.scoring import mean_of, scores_of
 
@@ -40,11 +40,16 @@ References = Sequence[Sequence[str]]  # of each image
 
 def score_captions(answers: Sequence[str], references: References) -> Scores:
     """BLEU-1 … 4 and CIDEr-D of one answer for each image."""
-    each = cider_each(answers, references)
     grams = gram_counts(answers, references)
-    found = {"cider": mean_of(columns(each, [1] * len(each)))}
+    found: dict[str, Statistic] = {"cider": SetSums.made_by(cider_sums, answers, references)}
     found |= {f"bleu_{n}": Sums(grams, partial(bleu_of, order=n)) for n in range(1, ORDERS + 1)}
     return scores_of(found, "images")
+
+
+def cider_sums(answers: Sequence[str], references: References) -> Sums:
+    """The mean of CIDEr-D over images, whose tf-idf is that of the set."""
+    each = cider_each(answers, references)
+    return mean_of(columns(each, [1] * len(each)))
 
 
 def bleu(answers: Sequence[str], references: References) -> tuple[float, ...]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple, Self
+from itertools import chain
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,9 @@ class Interval(NamedTuple):
 UNKNOWN = Interval(math.nan, math.nan)
 
 
+S = TypeVar("S", bound="Statistic")
+
+
 class Statistic(ABC):
     """A score as a function of records."""
 
@@ -64,6 +68,10 @@ class Statistic(ABC):
     @abstractmethod
     def subset(self, rows: Rows) -> Self:
         """The same of some records."""
+
+    @abstractmethod
+    def joined(self, others: Sequence[Statistic]) -> Self:
+        """The same of these records and those of others."""
 
     @abstractmethod
     def resampled(self, counts: Numbers) -> Numbers:
@@ -104,9 +112,37 @@ class Sums(Statistic):
         some = list(rows)
         return replace(self, columns=self.columns[:, some], sizes=None if self.sizes is None else self.sizes[some])
 
+    def joined(self, others: Sequence[Statistic]) -> Self:
+        parts = alike(self, others)
+        sizes = [one.sizes for one in parts if one.sizes is not None]
+        summed = np.concatenate([one.columns for one in parts], 1)
+        return replace(self, columns=summed, sizes=np.concatenate(sizes) if sizes else None)
+
     def resampled(self, counts: Numbers) -> Numbers:
         ordered = self.columns[:, np.lexsort(self.columns)]
         return np.array([self.of(totals) for totals in (counts @ ordered.T).tolist()])
+
+
+@dataclass(frozen=True, eq=False)
+class SetSums(Sums):
+    """Sums whose columns depend on the whole set, as ranks do: `make` makes them of its records."""
+
+    make: Callable[..., Sums] = field(kw_only=True)
+    records: tuple[Sequence[Any] | NDArray[Any], ...] = ()
+
+    @staticmethod
+    def made_by(make: Callable[..., Sums], *records: Sequence[Any] | NDArray[Any]) -> SetSums:
+        found = make(*records)
+        return SetSums(found.columns, found.of, found.signature, found.sizes, make=make, records=records)
+
+    def subset(self, rows: Rows) -> Self:
+        """The columns stay those of the whole set."""
+        return replace(super().subset(rows), records=tuple([one[at] for at in rows] for one in self.records))
+
+    def joined(self, others: Sequence[Statistic]) -> Self:
+        sides = zip(*(one.records for one in alike(self, others)), strict=True)
+        found = self.make(*(records := tuple([*chain(*side)] for side in sides)))
+        return replace(self, columns=found.columns, sizes=found.sizes, records=records)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +161,21 @@ class Share(Statistic):
     def subset(self, rows: Rows) -> Self:
         return replace(self, true=self.true[list(rows)])
 
+    def joined(self, others: Sequence[Statistic]) -> Self:
+        return replace(self, true=np.concatenate([one.true for one in alike(self, others)]))
+
     def resampled(self, counts: Numbers) -> Numbers:
         return counts @ np.sort(self.true) / self.count
 
     def interval(self) -> Interval:
         return clopper_pearson(int(self.true.sum()), self.count)
+
+
+def alike(one: S, others: Sequence[Statistic]) -> list[S]:
+    """A statistic and others, which are of its kind."""
+    same = [other for other in others if isinstance(other, type(one))]
+    assert len(same) == len(others)
+    return [one, *same]
 
 
 def clopper_pearson(right: int, count: int) -> Interval:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headway.errors import UserError
-from headway.metrics.intervals import Numbers, Rows, Share, Statistic
+from headway.metrics.intervals import Numbers, Rows, Share, Statistic, alike
 from headway.metrics.scores import Scores
 from headway.ops.attend import shape_text
 
@@ -67,6 +67,9 @@ class MedianRank(Statistic):
 
     def subset(self, rows: Rows) -> Self:
         return replace(self, ranks=self.ranks[list(rows)])
+
+    def joined(self, others: Sequence[Statistic]) -> Self:
+        return replace(self, ranks=np.concatenate([one.ranks for one in alike(self, others)]))
 
     def resampled(self, counts: Numbers) -> Numbers:
         ranks, upto = np.sort(self.ranks), counts.cumsum(1)

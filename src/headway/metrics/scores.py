@@ -91,6 +91,7 @@ class Scores:
     classes: Classes | None = None
     unit: str = "length"  # what lengths are counted in: words, letters, tokens
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic], repr=False, compare=False)
+    lengths: Sequence[int] | None = field(default=None, repr=False, compare=False)  # of each record
 
     def __post_init__(self) -> None:
         for name in self.numbers:
@@ -119,13 +120,8 @@ class Scores:
     def plain(self) -> dict[str, object]:
         """As data, for JSON, which has no infinity: what is not finite is null."""
         buckets = [
-            {
-                "first": b.first,
-                "last": b.last,
-                "count": b.count,
-                "scores": finite(b.numbers),
-                "intervals": plain_limits(b),
-            }
+            {"first": b.first, "last": b.last, "count": b.count}
+            | {"scores": finite(b.numbers), "intervals": plain_limits(b)}
             for b in self.buckets
         ]
         told: dict[str, object] = {"count": self.count, "scores": finite(self.numbers), "by_length": buckets}

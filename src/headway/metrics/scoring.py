@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import UserError, nearest
-from headway.metrics.intervals import Numbers, Rows, Share, Statistic, Sums, columns, ratio
+from headway.metrics.intervals import Numbers, Rows, Share, Statistic, Sums, alike, columns, ratio
 from headway.metrics.scores import EDGES, Classes, Scores, Texts, by_length, check, f1
 
 SPAN_MARKS = ("B", "I", "E", "S")  # of a word in a span: begin, inside, end, single
@@ -145,6 +145,11 @@ class MacroF1(Statistic):
 
     def subset(self, rows: Rows) -> Self:
         return replace(self, answers=[self.answers[at] for at in rows], references=[self.references[at] for at in rows])
+
+    def joined(self, others: Sequence[Statistic]) -> Self:
+        parts = alike(self, others)
+        answers = [one for part in parts for one in part.answers]
+        return replace(self, answers=answers, references=[one for part in parts for one in part.references])
 
     def resampled(self, counts: Numbers) -> Numbers:
         pairs = sorted(zip(self.answers, self.references, strict=True))
@@ -366,4 +371,4 @@ def scores_of(
     numbers = {name: one.value() for name, one in found.items()}
     buckets = () if lengths is None else by_length(lengths, found, edges=edges)
     signatures = {name: one.signature for name, one in found.items() if one.signature}
-    return Scores(numbers, first.n, things, signatures, buckets, classes, statistics=found)
+    return Scores(numbers, first.n, things, signatures, buckets, classes, statistics=found, lengths=lengths)

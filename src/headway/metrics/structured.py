@@ -12,13 +12,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headway.metrics.intervals import Share, Sums, columns
+from headway.metrics.intervals import SetSums, Share, Statistic, Sums, columns
 from headway.metrics.scores import Scores, check, f1
 from headway.metrics.scoring import exact, mean_of, scores_of
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+Values = Sequence[float] | NDArray[np.float64]
 
 
 # ---- numbers
@@ -31,15 +34,20 @@ def score_numbers(
     check(answers, references)
     found, wanted = np.array(answers, np.float64), np.array(references, np.float64)
     error, ones = found - wanted, np.ones(len(wanted))
-    apart = wanted - math.fsum(wanted) / len(wanted)
-    statistics = {
+    statistics: dict[str, Statistic] = {
         "rmse": mean_of(columns(error * error, ones), math.sqrt),
         "mae": mean_of(columns(np.abs(error), ones)),
-        "r2": Sums(columns(error * error, apart, apart * apart, ones), explained),
-        "pearson": correlation(found, wanted),
-        "spearman": correlation(ranks(found), ranks(wanted)),
+        "r2": SetSums.made_by(explained_variance, found, wanted),
+        "pearson": SetSums.made_by(correlation, found, wanted),
+        "spearman": SetSums.made_by(rank_correlation, found, wanted),
     }
     return scores_of(statistics, "texts", lengths)
+
+
+def explained_variance(found: Values, wanted: Values) -> Sums:
+    """R², of deviations from the mean of the set."""
+    error, apart = np.asarray(found) - np.asarray(wanted), np.asarray(wanted) - math.fsum(wanted) / len(wanted)
+    return Sums(columns(error * error, apart, apart * apart, np.ones(len(wanted))), explained)
 
 
 def explained(totals: Sequence[float]) -> float:
@@ -49,9 +57,14 @@ def explained(totals: Sequence[float]) -> float:
     return 1 - errors / variance if variance > 0 else math.nan
 
 
-def correlation(x: np.ndarray, y: np.ndarray) -> Sums:
-    """Pearson's coefficient; of ranks it is Spearman's."""
-    x, y = x - x.mean(), y - y.mean()
+def rank_correlation(x: Values, y: Values) -> Sums:
+    """Spearman's coefficient."""
+    return correlation(ranks(x), ranks(y))
+
+
+def correlation(first: Values, second: Values) -> Sums:
+    """Pearson's coefficient."""
+    x, y = (values - values.mean() for values in (np.asarray(first), np.asarray(second)))
     return Sums(columns(x, y, x * x, y * y, x * y, np.ones(len(x))), cosine_of_sums)
 
 
@@ -63,7 +76,7 @@ def cosine_of_sums(totals: Sequence[float]) -> float:
     return (xy - x * y / count) / math.sqrt(across) if across > 0 else math.nan
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
+def ranks(values: Values) -> np.ndarray:
     """The rank of each value from 1; equal ones have the mean of theirs."""
     _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[at]

@@ -20,10 +20,10 @@ from headway.tasks.base import Task, task_class
 from headway.tasks.registry import TASKS
 from headway.training.build import batches_of, require
 from headway.training.calibration import timed
+from headway.training.cross_validation import train as run_training
 from headway.training.plan import OwnParts, Plan, plan
 from headway.training.recipe_sources import RecipeLayers, read_layers
 from headway.training.run import finished_in
-from headway.training.run import train as run_training
 from headway.training.setting_origins import PythonArgument, setting_called
 from headway.zoo.presets import PRESETS
 

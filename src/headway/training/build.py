@@ -92,7 +92,7 @@ def optimiser_of(recipe: Recipe, model: nn.Module) -> Optimiser:
 
 def schedule_of(recipe: Recipe, dim: int) -> Schedule:
     train = recipe.train
-    warmup, steps = require(train.warmup_steps), require(train.steps)
+    warmup, steps = require(train.warmup_steps), max(1, require(train.steps))  # a run without steps asks for no rate
     kinds: dict[str, Schedule] = {
         "cosine": CosineDecay(warmup, steps, train.min_lr_ratio),
         "inverse": InverseSqrt(warmup),
@@ -186,41 +186,43 @@ def describe_choices(made: Plan) -> list[str]:
     return [*([] if left_out is None else [f"--skip-bad: {left_out}"]), *table(lines)]
 
 
-def describe_timing(made: Plan, timing: StepTiming) -> list[str]:
-    """How long it takes, and where it goes."""
+def describe_timing(made: Plan, timing: StepTiming, folds: int = 0) -> list[str]:
+    """How long it takes, and where it goes; with folds, of their trainings and that of all records."""
     train = made.recipe.train
     steps = require(train.steps)
     epochs = steps * units_of_step(made) / max(1, made.encoded.tokens)
     evaluations = -(-steps // require(train.evaluate_every)) + 1
     about = "about {}, estimated" if timing.estimated else "about {}"
     seconds = timing.seconds(steps, evaluations)
-    enough = ""
+    enough, each = "", about.format(duration(seconds))
     if timing.minutes is not None and seconds < ENOUGH * 60 * timing.minutes:
-        enough = f"enough for this data: not all of {counted(timing.minutes, 'minute')}"
+        enough = f"enough for this data: not all of {counted((1 + folds) * timing.minutes, 'minute')}"
     recomputed = "the activations of each block are recomputed"
     lines = [
         *([("dtype", timing.precision, "--train.dtype")] if timing.precision else []),
         ("length", f"{counted(steps, 'step')}, {epochs:.1f} epochs", "--train.steps, --minutes"),
         *([("", enough, "--train.epochs")] if enough else []),
-        ("time", about.format(duration(seconds)), "--minutes"),
+        ("time", about.format(duration((1 + folds) * seconds)), "--minutes"),
+        *([("", f"{counted(folds, 'fold')} and a final training of {each} each", "--data.folds")] if folds else []),
         ("memory", about.format(gibibytes(timing.memory)), "--train.batch"),
         *([("", recomputed, "--train.recompute")] if train.recompute else []),
         ("folder", str(made.recipe.out), "--out"),
     ]
-    return [*table(lines), *too_short(made, timing)]
+    return [*table(lines), *too_short(made, timing, 1 + folds)]
 
 
 def table(lines: Iterable[tuple[str, str, str]]) -> list[str]:
     return [f"  {name:7} {value:44} {option}".rstrip() for name, value, option in lines]
 
 
-def too_short(made: Plan, timing: StepTiming) -> list[str]:
+def too_short(made: Plan, timing: StepTiming, trainings: int = 1) -> list[str]:
     """A warning where the given minutes let a model see less than all of its data, and what to give instead."""
     epoch = steps_of_epoch(made)
     if timing.minutes is None or require(made.recipe.train.steps) >= epoch:
         return []
-    needed = -(-timing.seconds(epoch, 2) // 60)
-    said = f"too short: about {needed:.0f} minutes for one epoch; give --minutes {needed:.0f} or more"
+    needed = -(-trainings * timing.seconds(epoch, 2) // 60)
+    whole = "one epoch" if trainings == 1 else f"one epoch in each of {trainings} trainings"
+    said = f"too short: about {needed:.0f} minutes for {whole}; give --minutes {needed:.0f} or more"
     smaller = smaller_preset(made, timing, epoch)
     return [said, *([f"or a smaller model: --preset {smaller}"] if smaller else [])]
 

@@ -216,7 +216,8 @@ def measured(made: Plan, clock: Clock = perf_counter) -> StepTiming:
     times = timed_steps(learner, steps, clock)
     evaluation, guessed = evaluation_seconds(made, learner.model.eval(), clock, MAX_TIMED_SECONDS / 2)
     times += timed_steps(learner, steps, clock)  # a busy moment is not taken for the pace of the machine
-    return StepTiming(median([one for one, _ in times[1:] or times]), evaluation, peak_memory(), guessed)
+    seconds = [one for one, _ in times[1:] or times]
+    return StepTiming(median(seconds) if seconds else 0.0, evaluation, peak_memory(), guessed)  # of no steps, none
 
 
 def takes_long(made: Plan) -> bool:

@@ -38,6 +38,7 @@ from headway.training.saving import BackgroundSaver, Saver
 from headway.training.sharded import ShardedSaver
 from headway.training.store import Snapshot, Store
 
+COUNTED = "those that were counted in the data"
 MAX_BAD_STEPS = 3  # consecutive steps that are not finite, after which a run ends
 
 
@@ -326,7 +327,8 @@ class Run:
         if not steps or final is None:
             self.use_current()
             found = None if final is None else final(self.learner.whole_model.eval())
-            return RunResult(step, None, f"those of step {step}", found)
+            counted = step == 0 and self.counted_error is not None
+            return RunResult(step, None, COUNTED if counted else f"those of step {step}", found, counted)
         chosen = steps[:1]
         if len(steps) > 1 and self.evaluate_mean(best, chosen) < self.evaluate_mean(best, steps):
             chosen = sorted(steps)
@@ -335,7 +337,7 @@ class Run:
         named = ", ".join(map(str, chosen))
         said = f"those of step {named}" if len(chosen) == 1 else f"the mean of those of steps {named}"
         counted = chosen == [0]
-        said = "those that were counted in the data" if counted else said
+        said = COUNTED if counted else said
         if self.world.first:
             self.metrics_log.append(step=step, chosen=chosen, valid=dict(found.values), score=self.score(found))
         return RunResult(step, None, said, found, counted)

@@ -56,6 +56,7 @@ from headway.training.defaults import (
     weights_per_token,
     with_checkpointing,
 )
+from headway.training.fold_scores import CrossValidation
 from headway.training.groups import (
     ENCODER,
     ReusedWeights,
@@ -127,6 +128,7 @@ class Plan:
     module: nn.Module | None = None  # a model of your own, in the place of `config`
     share: StepShare = WHOLE  # of each step, where several processes train
     teacher: Teacher | None = None
+    estimate: CrossValidation | None = None  # where all records are learned from: scores of models of folds
 
     @property
     def task(self) -> Task:
@@ -379,7 +381,7 @@ def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Re
         "train.steps": steps,
         "train.minutes": None,
         "train.warmup_steps": given(train.warmup_steps, min(steps // 10, 2000)),
-        "train.evaluate_every": given(train.evaluate_every, -(-steps // evaluations)),
+        "train.evaluate_every": given(train.evaluate_every, max(1, -(-steps // evaluations))),
         "train.checkpoint_every": given(train.checkpoint_every, max(1, steps // 20)),
         "train.log_every": given(train.log_every, max(1, steps // 100)),
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.data.checks import Skipped, good_records
+from headway.data.folds import in_folds
 from headway.data.grouping import with_groups
 from headway.data.kinds import STREAMED, DataKind
 from headway.data.named_splits import named_splits
@@ -46,11 +47,14 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
             raise UserError(said, do="give each Record its group")
         if data.weights is not None:
             raise UserError("data.weights weighs files, and the records are given in Python", do="leave it out")
-        return split(in_memory(as_records(records), task), data.validation_split, data.stratify, recipe.seed)
+        return held_back_from(in_memory(as_records(records), task), recipe)
     if is_builtin(data.path):
         for name in ("validation_from", "test_from", "group", "group_from", "weights"):
             if getattr(data, name) is not None:
                 raise UserError(f"{BUILTIN} has no files for data.{name} to choose from", do="leave it out")
+        if data.folds is not None:
+            said = f"{BUILTIN} comes with {DATES_VALIDATION:,} validation records of its own"
+            raise UserError(said, do="leave out data.folds")
         if data.test:
             said = f"{BUILTIN} has no files, so data.test {listed(map(str, data.test))} is not like them"
             raise UserError(said, do="evaluate the model on it afterwards, by headway eval")
@@ -63,6 +67,10 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
     if named := named_splits(paths):  # a folder of train.csv, validation.csv and test.csv
         paths, held = list(named.train), held or (named.validation if data.validation_from is None else ())
         kept = kept or named.test
+        if held and data.folds is not None:
+            names = listed([path.name for path in held], 3)
+            said = f"data.folds holds out parts of the records, and {names} is for validation already"
+            raise UserError(said, do="leave out data.folds, or name the files to be folded")
     given = recognise(
         paths,
         source=data.source,
@@ -128,9 +136,17 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         weighted=None if data.weights is None else WeightedPaths(tuple(paths), data.weights),
     )
     if validation is None:
-        return split(whole, data.validation_split, data.stratify, recipe.seed)
+        return held_back_from(whole, recipe)
     held_back = partial(good_records, validation, held_skipped, beside=[test] if test else [])
     return replace(whole, validation=held_back, validation_skipped=held_skipped)
+
+
+def held_back_from(whole: DataSplits, recipe: Recipe) -> DataSplits:
+    """The data with what a recipe holds out of it: a share of the records, or one of the folds."""
+    data = recipe.data
+    if data.folds is None:
+        return split(whole, data.validation_split, data.stratify, recipe.seed)
+    return in_folds(whole, data.folds, data.fold, data.stratify, recipe.seed)
 
 
 def check_groups(given: RecognisedData, validation: RecognisedData | None) -> None:

@@ -66,6 +66,7 @@ MAX_FILE_BYTES = 1_000_000
 INIT = "headway init > recipe.yaml"
 FORMAT, VERSION = "version", 1  # the key of a recipe file that tells its format, and what is read and written here
 RECIPE, DATA = "recipe.yaml", "data.json"  # in the folder of a run
+FOLDS = "folds"  # in that of a cross-validation: what all trainings share, and the run of each fold
 Layer = Mapping[str, GivenValue]
 
 
@@ -340,6 +341,11 @@ def check_recipe(recipe: Recipe, own_data: object = None, own_module: object = N
         LoRA.of(recipe.model.lora)
         if recipe.model.start is None:
             raise UserError("model.lora needs a model whose weights stay as they are", do="give model.from too")
+    fold, folds = recipe.data.fold, recipe.data.folds
+    if fold is not None and fold > (folds or 0):
+        said = f"data.fold {fold} is one of so many folds" if folds is None else f"data.fold {fold} of {folds} folds"
+        do = "give data.folds too, or leave data.fold out" if folds is None else "give a smaller data.fold"
+        raise UserError(said, do=do)
     for name in ("teacher_temperature", "teacher_weight"):
         if recipe.train.teacher is None and getattr(recipe.train, name) is not None:
             raise UserError(f"train.{name} without train.teacher", do="give train.teacher too, or leave it out")
@@ -348,7 +354,7 @@ def check_recipe(recipe: Recipe, own_data: object = None, own_module: object = N
 
 def check_place(folder: Path) -> None:
     """Refuses a folder that holds something, or that cannot be made."""
-    if (folder / RECIPE).is_file():
+    if any((place / RECIPE).is_file() for place in (folder, folder / FOLDS)):
         raise UserError(f"{folder} holds a run already", do="go on with it by resume=, or name another out=")
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir():
@@ -365,4 +371,10 @@ def run_to_resume(layers: RecipeLayers) -> Path | None:
     folder: Path | None = layers.value("out")
     if folder is None:
         raise UserError("resume= needs the folder of the run", do="give out= DIR")
-    return folder if (folder / RECIPE).is_file() else None
+    return folder if any((place / RECIPE).is_file() for place in (folder, folder / FOLDS)) else None
+
+
+def folds_to_resume(layers: RecipeLayers) -> Path | None:
+    """The folder of the folds in that of a cross-validation that was begun."""
+    folder = run_to_resume(layers)
+    return folder / FOLDS if folder is not None and (folder / FOLDS / RECIPE).is_file() else None

@@ -37,6 +37,7 @@ from headway.tasks.results import (
     shortened,
 )
 from headway.training.build import data_size, duration, teacher_line, vocabulary
+from headway.training.fold_scores import CrossValidation
 from headway.training.loop import RunResult
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import Plan
@@ -52,6 +53,8 @@ INTERVALS = (
 )
 
 NOT_EVALUATED = "Nothing was held out for validation, so nothing was evaluated during training."
+
+FOLD_SAMPLES = "Each answer is that of a fold's model, which was not trained on the record."
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -79,6 +82,7 @@ class RunReport:
     unseen: Scores | None = None
     baselines: Sequence[BaselineResult] = ()
     test: EvalResult | None = None
+    estimate: CrossValidation | None = None  # whose scores stand in the place of the model's own
     conclusions: Sequence[str] = ()
     attention: AttentionExamples = NO_ATTENTION
     sample_names: tuple[str, str, str] = Task.sample_names
@@ -114,6 +118,7 @@ def run_report(made: Plan, end: RunResult, log: MetricsLog, model: nn.Module) ->
         unseen=None if found is None else unseen_scores(made, found, model),
         baselines=() if found is None else found.baselines,
         test=end.test,
+        estimate=made.estimate,
         conclusions=conclusions(made, end),
         attention=attention(made, details, model, example),
         sample_names=task.sample_names,
@@ -134,6 +139,8 @@ def unseen_scores(made: Plan, found: EvalResult, model: nn.Module) -> Scores | N
 
 
 def details_of(made: Plan, found: EvalResult, model: nn.Module) -> ReportDetails:
+    if made.estimate is not None:  # nothing is held out from this model
+        return ReportDetails(found.scores, found.samples, FOLD_SAMPLES)
     records = made.splits.some_validation(SHOWN_SAMPLES)
     return made.task.without_augmentation().report_details(model, made.encoded.validation, records, found)
 
@@ -189,6 +196,8 @@ def data_files(made: Plan) -> Iterator[str]:
 def held_out(made: Plan, details: ReportDetails | None) -> str:
     if details is None:
         return "nothing, so nothing was evaluated"
+    if made.estimate is not None:
+        return f"nothing from this model; {made.estimate.title}"
     count = f"{details.scores.count:,} {details.scores.things} evaluated"
     if made.splits.validation_paths:
         names = "; ".join(path.name for path in made.splits.validation_paths)
@@ -263,6 +272,8 @@ def score_tables(report: RunReport) -> Iterator[tuple[str, list[list[str]]]]:
     if report.details is not None:
         found, others = report.details.scores, {} if report.unseen is None else {UNSEEN: report.unseen}
         caption = f"On {found.count:,} held-out {found.things} that were not used in training"
+        if report.estimate is not None:
+            caption, others = report.estimate.title, report.estimate.rows
         yield caption, score_rows(found, others | by_baselines(report.baselines))
     if report.test is not None:
         found = report.test.scores
@@ -285,6 +296,7 @@ FILES = (
     ("scores.json", "the final scores with their intervals, beside those of simple methods"),
     ("report.html", "all of this with curves, samples and attention"),
     ("checkpoints/", "state to resume from; not needed to use the model"),
+    ("folds/", "after a cross-validation, the model of each fold; not needed to use the model"),
 )
 
 
@@ -343,6 +355,10 @@ def limits(report: RunReport) -> str:
     """What nobody should expect of it."""
     size = escaped(dict(report.summary)["data size"])
     evaluated = "Its scores are those of held-out data from the same source; expect lower ones on other data."
+    if report.estimate is not None:
+        evaluated = (
+            "Its scores are an estimate by models that were trained on parts of its data; expect lower ones on others."
+        )
     lines = [
         f"It was trained on {size} and on nothing else: inputs of another kind, language, size or length are answered "
         "badly, and without any sign of doubt.",

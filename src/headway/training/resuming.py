@@ -22,7 +22,16 @@ from headway.system import read_json, write_text
 from headway.training.defaults import steps_of
 from headway.training.metrics_log import MetricsLog
 from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, tokenizer_texts
-from headway.training.recipe_sources import DATA, RECIPE, RecipeLayers, begun_with, resolve, run_to_resume, to_yaml
+from headway.training.recipe_sources import (
+    DATA,
+    RECIPE,
+    RecipeLayers,
+    begun_with,
+    folds_to_resume,
+    resolve,
+    run_to_resume,
+    to_yaml,
+)
 from headway.training.setting_origins import CommandLineOption
 
 FILES = ("data.path", "data.source", "data.target", "data.validation", "data.test")
@@ -95,6 +104,9 @@ def extend(layers: RecipeLayers, name: str, more: str) -> str:
     folder = run_to_resume(layers)
     if folder is None:
         raise UserError(f"{name} {more} makes a run longer, and {layers.value('out')} holds none", do="leave out the +")
+    if folds_to_resume(layers) is not None:
+        said = f"the folds of {folder} have decided how long its model is trained"
+        raise UserError(said, do="go on from its model in a new run, with model.from")
     check_same(layers, recipe := resolve(begun_with(folder / RECIPE)), folder)
     if recipe.train.patience is not None:
         said = f"the run in {folder} ends by train.patience {recipe.train.patience}, not by its steps"

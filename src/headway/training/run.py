@@ -67,6 +67,7 @@ from headway.training.recipe_sources import (
     RecipeLayers,
     begun_with,
     check_place,
+    folds_to_resume,
     resolve,
     run_to_resume,
     to_yaml,
@@ -76,6 +77,7 @@ from headway.training.resuming import check_same, data_hashes, resumed_plan
 from headway.training.run_summary import describe_end
 from headway.training.store import Store
 
+LESS_MEMORY = "give a smaller train.batch, a smaller data.max_length or a smaller model.preset"
 FINAL_ANSWERS = 1000  # held-out records that are answered at the end, at least
 ALL_ANSWERS = sys.maxsize  # of the test data
 BASELINE_RECORDS = 10_000  # of training, that simple methods learn from
@@ -97,8 +99,7 @@ def train(
     call it alike.
     """
     stream = out or sys.stdout
-    do = "give a smaller train.batch, a smaller data.max_length or a smaller model.preset"
-    with progress_on(stream), memory_errors(do):
+    with progress_on(stream), memory_errors(LESS_MEMORY):
         if world.size > 1:
             check_asked(layers, world)
         budget, new = None, False
@@ -151,7 +152,7 @@ def finished_in(layers: RecipeLayers) -> Path | None:
     folder = run_to_resume(layers)
     if folder is None:
         return None
-    check_same(layers, resolve(begun_with(folder / RECIPE)), folder)
+    check_same(layers, resolve(begun_with((folds_to_resume(layers) or folder) / RECIPE)), folder)
     return folder if MetricsLog(folder).is_finished() else None
 
 
@@ -262,7 +263,8 @@ def trained(
     end = tested(made, end, final, world)
     if world.first:
         with phase("comparing with simple methods", moving=True):
-            end = replace(end, found=with_baselines(made, end.found, model))
+            known = made.estimate
+            end = replace(end, found=with_baselines(made, end.found, model) if known is None else known.result)
         with phase("writing the model and its report", moving=True):
             write_report(made, end, log, model)
             save_model(made, final)
@@ -284,15 +286,22 @@ def tested(made: Plan, end: RunResult, model: nn.Module, world: World) -> RunRes
     if not made.encoded.test:
         return end
     on_test = made.on_test
-    evaluator = evaluator_of(on_test, ALL_ANSWERS)
-    assert evaluator is not None
-    with phase("scoring the test data", moving=True), sharing(world):
-        found = evaluator(model.eval())
+    with phase("scoring the test data", moving=True):
+        found = scored(on_test, model, world)
     if not world.first:
         return end
     splits, held = made.splits, on_test.splits.validation
     count = leaks(held(), chain(splits.train(), splits.validation()))
-    return replace(end, test=with_baselines(on_test, found, model, ALL_ANSWERS), leaks=count)
+    return replace(end, test=found, leaks=count)
+
+
+def scored(made: Plan, model: nn.Module, world: World = ALONE) -> EvalResult:
+    """The evaluation of a trained model on all that its plan holds out, with simple methods in process 0."""
+    evaluator = evaluator_of(made, ALL_ANSWERS)
+    assert evaluator is not None
+    with sharing(world):
+        found = evaluator(model.eval())
+    return (world.first and with_baselines(made, found, model, ALL_ANSWERS)) or found
 
 
 def save_model(made: Plan, model: nn.Module) -> None:

@@ -35,10 +35,13 @@ def describe_end(made: Plan, end: RunResult) -> str:
     example = made.task.example(made.splits, end.found.samples if end.found else ())
     commands = first_commands(type(made.task), made.out, example, find_attention_sites(made.shape()))
     scores = [] if end.found is None else ["", *describe_scores(end.found)]
+    if made.estimate is not None:
+        scores = ["", made.estimate.title, *scores[1:], *made.estimate.lines()]
     if end.test is not None:
         scores += ["", f"test data ({test_names(made)}), scored once:", *describe_scores(end.test)]
     scores += ["", *concluded] if (concluded := conclusions(made, end)) else []
-    told = [f"done: the weights are {end.chosen}", f"the report is {made.out / REPORT}", *scores]
+    learned = "" if made.estimate is None else ", of a training on all records"
+    told = [f"done: the weights are {end.chosen}{learned}", f"the report is {made.out / REPORT}", *scores]
     return "\n".join(["", *told, "", "next", *(f"  {one.command}" for one in commands)])
 
 
@@ -72,6 +75,8 @@ def write_scores(made: Plan, end: RunResult) -> None:
     told = {} if end.found is None else plain(end.found)
     if end.test is not None:
         told["test"] = {**plain(end.test), "files": [*map(str, made.splits.test_paths)], "leaks": end.leaks}
+    if made.estimate is not None:
+        told["cross_validation"] = made.estimate.to_dict()
     if told:
         write_json(made.out / SCORES, {**told, "conclusions": conclusions(made, end)})
 
@@ -96,7 +101,10 @@ def describe_scores(found: EvalResult) -> list[str]:
 
 def conclusions(made: Plan, end: RunResult) -> list[str]:
     """The verdict, and what is to be known of the weights and of the scores."""
-    lines = (verdict(made, end), kept_counts(made, end), selection(made, end), leaked(end))
+    if made.estimate is not None:
+        lines = (verdict(made, end), made.estimate.meaning, leaked(end))
+    else:
+        lines = (verdict(made, end), kept_counts(made, end), selection(made, end), leaked(end))
     return [line for line in lines if line]
 
 
@@ -118,12 +126,14 @@ def verdict(made: Plan, end: RunResult) -> str | None:
     ours = f"{how.title} {scores.told(main)}"
     against = " and ".join(f"{score_cell(one.scores, main)} by {one.name}" for one in found.baselines)
     against += f" on the same {scores.count:,} {scores.things}"
-    loss = "" if found.loss is None else f"; the loss is {found.loss:.2f} after {counted(end.step, 'step')}"
+    after = "" if made.estimate is not None else f" after {counted(end.step, 'step')}"
+    loss = "" if found.loss is None else f"; the loss is {found.loss:.2f}{after}"
     if not how.better(value, first.scores.numbers[main]):
         return f"has not learned: {ours} against {against}{loss}; try {advice(made)}"
     if first.scores.numbers[main] in limits:
         said = f"may not have learned: {ours} against {against}"
-        return f"{said}; {scores.count:,} {scores.things} are too few to tell, so hold out more, or try {advice(made)}"
+        more = "hold out more" if made.estimate is None else "give more data"
+        return f"{said}; {scores.count:,} {scores.things} are too few to tell, so {more}, or try {advice(made)}"
     if how.better(best.scores.numbers[main], value):
         said = f"has learned, but less than {best.name}: {ours} against {against}; try {advice(made)}"
         scratch = (
@@ -138,16 +148,18 @@ def verdict(made: Plan, end: RunResult) -> str | None:
 def advice(made: Plan) -> str:
     """Another run that may do better, as it is typed; where a recipe cannot say all of a run, its settings.
 
-    A longer run is one epoch at least.
+    A longer run is one epoch at least.  After a cross-validation it is another one, of longer trainings.
     """
-    train = made.recipe.train
-    steps, lr = max(LONGER * (train.steps or 1), steps_of_epoch(made)), (train.lr or 1e-3) / SLOWER
+    train, folder, taken = made.recipe.train, made.out, made.recipe.train.steps or 0
+    if made.estimate is not None:
+        folder, taken = made.estimate.folder, made.estimate.steps
+    steps, lr = max(LONGER * (taken or 1), steps_of_epoch(made)), (train.lr or 1e-3) / SLOWER
     data, name = made.recipe.data, made.task.name
     repeatable = bool(data.path or data.source) and name in TASKS and task_class(name) is type(made.task)
     if not repeatable or made.module is not None or not (made.recipe.model.preset or made.start):
-        return f"steps={steps}" if (train.steps or 0) < FEW_STEPS else f"lr={lr:.1g}, or steps={steps}"
-    again, longer = retrain_command(str(made.out)), f"--train.steps {steps}"
-    return f"{again} {longer}" if (train.steps or 0) < FEW_STEPS else f"{again} --train.lr {lr:.1g}, or {longer}"
+        return f"steps={steps}" if taken < FEW_STEPS else f"lr={lr:.1g}, or steps={steps}"
+    again, longer = retrain_command(str(folder)), f"--train.steps {steps}"
+    return f"{again} {longer}" if taken < FEW_STEPS else f"{again} --train.lr {lr:.1g}, or {longer}"
 
 
 def retrain_command(folder: str) -> str:

@@ -115,7 +115,9 @@ class CrossValidation:
     def meaning(self) -> str:
         """Of what the scores are, and of what they are an estimate."""
         scores = self.result.scores
-        trained = f"trained on all records {self.final_length}, as they were on theirs"
+        alike = sum(fold.step == self.final_steps for fold in self.folds)
+        who = "they were" if alike == len(self.folds) else f"{alike} of them were"
+        trained = f"trained on all records {self.final_length}, as {who} on theirs"
         models = f"the {len(self.folds)} models of the folds on {scores.count:,} {scores.things}"
         estimate = f"an estimate for this model, which was {trained}"
         return f"the scores are those of {models}, and {estimate}; it has not been scored itself"

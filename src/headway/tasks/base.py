@@ -96,7 +96,6 @@ class Task(ABC):
     encoder_place: ClassVar[str] = ""  # the part of its models that a trained encoder of images can become
     presets_by_size: ClassVar[tuple[str, ...]] = ()  # of which one is chosen, the smallest first
     max_epochs: ClassVar[float] = math.inf  # of training from scratch: after more, the model knows the data by heart
-    lr_factor: ClassVar[float] = 1.0  # times the default learning rate of new weights
     fine_tuning_lr_factor: ClassVar[float] = 1.0  # times that of weights that are good already
     compares_rows: ClassVar[bool] = False  # whether its loss of a row depends on the other rows of the batch
     needs_labels: ClassVar[bool] = True  # whether records must say something about their samples
@@ -130,6 +129,11 @@ class Task(ABC):
         """The task of a model folder, or of a foreign one by its head; None where the model is for something else."""
 
     # ---- learning
+
+    @property
+    def lr_factor(self) -> float:
+        """What the default learning rate of new weights is multiplied by."""
+        return 1.0
 
     @abstractmethod
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> Any:

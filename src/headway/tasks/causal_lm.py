@@ -49,6 +49,7 @@ from headway.tasks.text_tracing import readable
 
 POSITION_TOKENS = 100_000  # of validation, whose loss is measured by position
 POSITION_EDGES = (4, 16, 64, 256, 1024)
+CHARACTERS = 512  # tokens of a vocabulary at most, with the 256 bytes that spell what is not in it
 PROMPT_TOKENS = 40  # at most, of a text that is continued in a report
 
 
@@ -93,6 +94,10 @@ class CausalLM(ContinuesInput, LanguageModelling):
         return {"bos_token_id": self.tokenizer.bos, "eos_token_id": self.tokenizer.eos}
 
     # ---- learning
+
+    @property
+    def lr_factor(self) -> float:
+        return 2.0 if self.tokenizer.vocab <= CHARACTERS else 1.0  # none of them is rare (docs/LOG.md)
 
     @property
     def frame(self) -> tuple[list[int], list[int]]:

@@ -40,7 +40,10 @@ class Tagging(OneLabelTask):
     target = "word"
     head = "tokens"
     head_type = TokenClassifier
-    lr_factor = 1 / 3  # the words of a sentence are no independent targets (docs/LOG.md)
+
+    @property
+    def lr_factor(self) -> float:
+        return 1 / 3  # the words of a sentence are no independent targets (docs/LOG.md)
 
     @classmethod
     def labels_in(cls, text: str) -> list[str]:

@@ -61,8 +61,6 @@ MIN_UPDATES = 1000  # that a run has on few records, however often it reads them
 BATCH_ROWS = 32  # that a batch has, unless it would be too large
 STREAM_BATCH_ROWS = 16  # of a stream of tokens that a batch should have: a small one has shorter rows
 MIN_STREAM_ROW = 64  # tokens
-# characters, and the bytes that spell others: none is rare.  By 2.0 pairs of sentences lost (docs/LOG.md)
-SMALL_VOCAB, SMALL_VOCAB_LR = 512, 1.5
 
 
 def preset_by_size(setup: TaskSetup, encoded: EncodedDataset, minutes: float, threads: int) -> str:
@@ -122,20 +120,9 @@ def row_length(task: Task, batch: int) -> int:
     return max(MIN_STREAM_ROW, 2 ** int(log2(max(1, batch // STREAM_BATCH_ROWS))))
 
 
-def default_lr(dim: int, unit: str, targets: int, vocab: int | None = None) -> float:
-    """A learning rate by width, the targets in a batch and the vocabulary, for new weights."""
-    small = unit == "tokens" and vocab is not None and vocab <= SMALL_VOCAB
-    return (
-        (SMALL_VOCAB_LR if small else 1.0)
-        * min(3e-3, 0.3 / dim)
-        * min(1.0, max(1, targets) / THROUGHPUT[unit].targets) ** 0.5
-    )
-
-
-def predicted_vocab(setup: TaskSetup) -> int | None:
-    """The tokens that a model predicts, or reads where these are more; None where it predicts no tokens."""
-    read_and_written = [one.vocab for one in (setup.tokenizer, setup.target_tokenizer) if one]
-    return None if setup.classes else max(read_and_written, default=None)
+def default_lr(dim: int, unit: str, targets: int) -> float:
+    """A learning rate by width and the targets in a batch, for new weights."""
+    return min(3e-3, 0.3 / dim) * min(1.0, max(1, targets) / THROUGHPUT[unit].targets) ** 0.5
 
 
 def fine_tuning_lr(dim: int) -> float:

@@ -46,7 +46,6 @@ from headway.training.defaults import (
     fitted_to_memory,
     max_epochs,
     max_length_of,
-    predicted_vocab,
     preset_by_size,
     preset_configs,
     requirements,
@@ -347,8 +346,7 @@ def resolved_recipe(recipe: Recipe, found: Plan, threads: int) -> Recipe:
         dim = config_dim(found.config)
         good = fine_tuned(recipe, found.part) or found.counting_task()
         times = 1.0 if recipe.model.lora is None else LORA_LR
-        new = default_lr(dim, encoded.unit, first.targets, predicted_vocab(found.setup))
-        tuned = times * fine_tuning_lr(dim)
+        new, tuned = default_lr(dim, encoded.unit, first.targets), times * fine_tuning_lr(dim)
         lr = tuned * found.task.fine_tuning_lr_factor if good else new * found.task.lr_factor
     values = {
         "data.task": found.task.kind,

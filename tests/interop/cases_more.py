@@ -40,6 +40,7 @@ MODERN = {
 }
 WINDOWED = {**BERT, "type_vocab_size": 1, "attention_window": 4, "pad_token_id": 1, "sep_token_id": 2}
 LONG = {"max_encoder_position_embeddings": 32, "max_decoder_position_embeddings": 24, "attention_window": 4}
+SEGMENTED = {"vocab_size": 40, "d_model": 20, "n_layer": 3, "n_head": 4, "d_inner": 24}
 EXPERTS = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
@@ -122,6 +123,10 @@ CASES = [
     encoder("longformer, masked words", "LongformerForMaskedLM", WINDOWED, attention_window=[4, 8, 4]),
     encoder("longformer, classes of rows", "LongformerForSequenceClassification", WINDOWED, num_labels=3),
     encoder("longformer, classes of tokens", "LongformerForTokenClassification", WINDOWED, num_labels=4),
+    encoder("xlnet", "XLNetModel", SEGMENTED),
+    encoder("xlnet, words", "XLNetLMHeadModel", SEGMENTED, ff_activation="relu"),
+    encoder("xlnet, classes of rows", "XLNetForSequenceClassification", SEGMENTED, num_labels=3, layer_norm_eps=1e-5),
+    encoder("xlnet, classes of tokens", "XLNetForTokenClassification", SEGMENTED, num_labels=4),
     pair("led", "LEDForConditionalGeneration", **LONG),
     pair("led, windows of their own", "LEDForConditionalGeneration", **{**LONG, "attention_window": [4, 8, 4]}),
     pair("mbart", "MBartForConditionalGeneration", scale_embedding=True),

@@ -75,6 +75,7 @@ from headway.zoo import wav2vec2 as wav2vec2_zoo
 from headway.zoo import wav2vec2_conformer as wav2vec2_conformer_zoo
 from headway.zoo import whisper as whisper_zoo
 from headway.zoo import workbench as workbench_zoo
+from headway.zoo import xlnet as xlnet_zoo
 from headway.zoo.choices import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
@@ -384,6 +385,11 @@ def zoo_longformer(top: str) -> nn.Module:
     return lively(longformer_zoo.build(longformer_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
 
 
+def zoo_xlnet(top: str) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "top": top}
+    return lively(xlnet_zoo.build(xlnet_zoo.Config(VOCAB, DIM, **sizes)))  # type: ignore[arg-type]
+
+
 def zoo_bart_classes() -> nn.Module:
     sizes = {"layers": 1, "heads": HEADS, "hidden": DIM, "decoder_heads": HEADS, "decoder_hidden": 2 * DIM}
     return lively(bart_zoo.build(bart_zoo.Config(VOCAB, CONTEXT, DIM, decoder_layers=2, classes=3, **sizes)))
@@ -589,6 +595,7 @@ SUBJECTS = [
     Subject("zoo longformer", lambda: zoo_longformer("words"), ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
+    Subject("zoo xlnet", lambda: zoo_xlnet("words"), ENCODER | RELATIVE, tokens),
     Subject("zoo mbart decoder", lambda: zoo_mbart().decoder, DECODER, tokens, memory),
     Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
@@ -607,6 +614,7 @@ SUBJECTS = [
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
     Subject("zoo longformer classes", lambda: zoo_longformer("rows"), CLASSIFIER, tokens),
+    Subject("zoo xlnet classes", lambda: zoo_xlnet("rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),
     Subject("zoo llama classes", lambda: zoo_llama(top="rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mistral classes", lambda: zoo_llama(top="rows", window=4), CLASSIFIER | RELATIVE, tokens),

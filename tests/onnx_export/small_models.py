@@ -56,6 +56,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "led": {**TEXT, **DECODER, "source_context": 40, "window": 3},
     "llama": {**TEXT, "kv_heads": 1, "window": 4},
     "longformer": {**TEXT, "window": 3, "top": "rows"},
+    "xlnet": {"vocab": VOCAB, **SIZES, "top": "rows"},
     "llava": {
         "encoder": clip_image.Config(**SIZES, **IMAGE, top="vector"),
         "decoder": llama.Config(**{**TEXT, "context": 64}),

@@ -228,11 +228,12 @@ PRESETS: dict[str, Preset] = {
     "qwen1.5-moe-a2.7b": of("qwen2_moe"),
     "gpt-oss-20b": of("gpt_oss"),
     "deepseek-v3": of("deepseek"),
-    # He et al. 2021; Beltagy et al. 2020; Warner et al. 2024; NLLB team 2022
+    # He et al. 2021; Beltagy et al. 2020; Warner et al. 2024; Yang et al. 2019; NLLB team 2022
     "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
     "led-base-16384": of("led"),
     "longformer-base-4096": sized("longformer", 768, 12, 12, top="none"),
     "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),
+    "xlnet-base": of("xlnet", top="none"),
     "nllb-600m": NLLB,
     # Raffel et al. 2020, and its version 1.1; tiny and mini: Tay et al. 2021
     "t5-tiny": t5(256, 4, 4, 1024),

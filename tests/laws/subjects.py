@@ -66,6 +66,7 @@ from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import siglip as siglip_zoo
 from headway.zoo import t5 as t5_zoo
+from headway.zoo import t5gemma as t5gemma_zoo
 from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
 from headway.zoo import trocr as trocr_zoo
@@ -354,6 +355,14 @@ def zoo_gemma(**options: Any) -> nn.Module:
     return lively(gemma_zoo.build(gemma_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
 
 
+def zoo_t5gemma() -> EncoderDecoder:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "head_dim": 8, "hidden": 2 * DIM}
+    other = gemma_zoo.Config(VOCAB, CONTEXT, DIM, **{**sizes, "layers": 1}, **GEMMA2)  # type: ignore[arg-type]
+    model = t5gemma_zoo.build(t5gemma_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **GEMMA2, decoder=other))  # type: ignore[arg-type]
+    lively(model)
+    return model
+
+
 def zoo_olmo2(**options: Any) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
     return lively(olmo2_zoo.build(olmo2_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
@@ -601,6 +610,8 @@ SUBJECTS = [
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),
     Subject("zoo t5 encoder", lambda: zoo_t5("gated").encoder, ENCODER | RELATIVE, tokens),
+    Subject("zoo t5gemma decoder", lambda: zoo_t5gemma().decoder, DECODER | RELATIVE, tokens, memory),
+    Subject("zoo t5gemma encoder", lambda: zoo_t5gemma().encoder, ENCODER | RELATIVE, tokens),
     Subject("zoo led encoder", lambda: zoo_led().encoder, ENCODER, tokens),
     Subject("zoo led decoder", lambda: zoo_led().decoder, DECODER, tokens, memory),
     Subject("zoo bart decoder", lambda: zoo_bart().decoder, DECODER, tokens, memory),

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from headway.look.html_page import RecordingView
     from headway.look.recording import Recording
 
-WITH_SEGMENTS = ("input_ids", "token_type_ids", "attention_mask")  # what models of two segments read in transformers
 WHISPER = "whisper"  # its files have a layout of their own, and it makes frames of sounds by itself
 LAYOUT = 1  # of our own folders; what is newer is refused
 PREPROCESSING = "preprocessor_config.json"  # is read and written by data.preprocess, which models of texts never load
@@ -192,13 +191,13 @@ class Model:
             write_json(place / "generation_config.json", generation_settings(self.extra_config))
         if processor := family.write_processor(self.config):
             write_json(place / "processor_config.json", processor)
-        self.save_inputs(place, WITH_SEGMENTS if values.get("type_vocab_size", 0) > 1 else ())
+        self.save_inputs(place, family.write_tokenizer(values))
 
-    def save_inputs(self, folder: Path, inputs: Sequence[str] = ()) -> None:
-        """Writes the tokenizers and the preprocessing; `inputs` are what transformers hands to the model."""
+    def save_inputs(self, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
+        """Writes the tokenizers, with settings for transformers, and the preprocessing."""
         for tokenizer, place in ((self.tokenizer, folder), (self.target_tokenizer, folder / TARGET)):
             if tokenizer is not None:
-                tokenizer.save(place, inputs)
+                tokenizer.save(place, settings)
         if self.architecture == WHISPER:
             from headway.interop.whisper import write_sound
 

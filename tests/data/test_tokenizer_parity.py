@@ -159,6 +159,17 @@ def albert_cased(folder: Path) -> Reference:
     return class_of(tell(folder, tokenizer_class="AlbertTokenizer", do_lower_case=False, keep_accents=True))
 
 
+def xlnet(folder: Path) -> Reference:
+    special = {"control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"], "user_defined_symbols": ["<eop>"]}
+    file = learn(folder / "spiece.model", unk_id=0, bos_id=1, eos_id=2, **special)
+    return class_of(tell(file.parent, "xlnet"))
+
+
+def xlnet_uncased(folder: Path) -> Reference:
+    xlnet(folder)
+    return class_of(tell(folder, tokenizer_class="XLNetTokenizer", do_lower_case=True, keep_accents=True))
+
+
 def marian(folder: Path) -> Reference:
     from sentencepiece import SentencePieceProcessor
 
@@ -282,6 +293,8 @@ FOLDERS: dict[str, Callable[[Path], Reference]] = {
     "mT5": mt5,
     "ALBERT": albert,
     "ALBERT, cased": albert_cased,
+    "XLNet": xlnet,
+    "XLNet, lower-cased": xlnet_uncased,
     "Marian": marian,
     "SentencePiece, unigram": sentencepiece("unigram"),
     "SentencePiece, unigram and bytes": sentencepiece("unigram", **LLAMA),
@@ -326,7 +339,18 @@ def check_equal(ours: list[Any], theirs: list[Any]) -> None:
     assert not wrong, f"{len(wrong)} of {len(ours)}, such as {shown}"
 
 
-WHOLE = ["XLM-RoBERTa", "CamemBERT", "T5", "mT5", "ALBERT", "ALBERT, cased", "Llama, not legacy", "GPT-2", "RoBERTa"]
+WHOLE = [
+    "XLM-RoBERTa",
+    "CamemBERT",
+    "T5",
+    "mT5",
+    "ALBERT",
+    "ALBERT, cased",
+    "XLNet",
+    "Llama, not legacy",
+    "GPT-2",
+    "RoBERTa",
+]
 WHOLE += ["BART", "Qwen2", "CLIP", "Whisper", "BERT", "BERT, cased"]
 
 
@@ -345,7 +369,7 @@ def test_tokenizer_json_is_read_as_its_class_reads_it(name: str, tmp_path: Path)
 
 
 REFUSED = {
-    "a class of SentencePiece that is not read": ("spiece.model", {"tokenizer_class": "XLNetTokenizer"}, None),
+    "a class of SentencePiece that is not read": ("spiece.model", {"tokenizer_class": "BigBirdTokenizer"}, None),
     "a model whose class is not known": ("spiece.model", {}, "deberta-v2"),
     "a model of another format": ("spiece.model", {}, "gpt2"),
     "byte pairs for XLM-RoBERTa": ("bpe", {}, "xlm-roberta"),

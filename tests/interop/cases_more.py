@@ -40,6 +40,7 @@ MODERN = {
 }
 WINDOWED = {**BERT, "type_vocab_size": 1, "attention_window": 4, "pad_token_id": 1, "sep_token_id": 2}
 LONG = {"max_encoder_position_embeddings": 32, "max_decoder_position_embeddings": 24, "attention_window": 4}
+SEGMENTED = {"vocab_size": 60, "d_model": 20, "n_layer": 3, "n_head": 4, "d_inner": 24}
 EXPERTS = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
@@ -82,6 +83,30 @@ def encoder(name: str, architecture: str, sizes: dict[str, Any], **options: Any)
     return Case(name, lambda: model(architecture, {**sizes, **options}), Kind.ENCODER)
 
 
+SIDE = {
+    "vocab_size": 80,
+    "max_position_embeddings": 32,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "intermediate_size": 40,
+    "query_pre_attn_scalar": 5,
+    "sliding_window": 3,
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+
+
+def t5gemma(name: str, decoder: dict[str, Any], **options: Any) -> Case:
+    def make() -> Any:
+        sizes = {"encoder": {**SIDE, **options}, "decoder": {**SIDE, **options, **decoder}, "vocab_size": 80}
+        return model("T5GemmaForConditionalGeneration", sizes)
+
+    return Case(name, make, Kind.SEQ2SEQ)
+
+
 def pair(name: str, architecture: str, **options: Any) -> Case:
     def make() -> Any:
         made = model(architecture, {**PAIR, **options})
@@ -122,8 +147,21 @@ CASES = [
     encoder("longformer, masked words", "LongformerForMaskedLM", WINDOWED, attention_window=[4, 8, 4]),
     encoder("longformer, classes of rows", "LongformerForSequenceClassification", WINDOWED, num_labels=3),
     encoder("longformer, classes of tokens", "LongformerForTokenClassification", WINDOWED, num_labels=4),
+    encoder("xlnet", "XLNetModel", SEGMENTED),
+    encoder("xlnet, words", "XLNetLMHeadModel", SEGMENTED, ff_activation="relu"),
+    encoder("xlnet, classes of rows", "XLNetForSequenceClassification", SEGMENTED, num_labels=3, layer_norm_eps=1e-5),
+    encoder("xlnet, classes of tokens", "XLNetForTokenClassification", SEGMENTED, num_labels=4),
     pair("led", "LEDForConditionalGeneration", **LONG),
     pair("led, windows of their own", "LEDForConditionalGeneration", **{**LONG, "attention_window": [4, 8, 4]}),
+    t5gemma("t5gemma", {}),
+    t5gemma("t5gemma, a small decoder", {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6}),
+    t5gemma(
+        "t5gemma, all whole, no caps",
+        {"sliding_window": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        layer_types=[WHOLE] * 3,
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+    ),
     pair("mbart", "MBartForConditionalGeneration", scale_embedding=True),
     pair("m2m_100", "M2M100ForConditionalGeneration"),
     pair("pegasus", "PegasusForConditionalGeneration", activation_function="relu"),

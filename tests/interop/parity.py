@@ -141,6 +141,8 @@ def compare_stack(theirs: Any, ours: nn.Module) -> dict[str, float]:
         ids = torch.where(real, ids, theirs.config.pad_token_id)
     kinds = getattr(theirs.config, "type_vocab_size", 0)
     marks = {"token_type_ids": ids % kinds} if kinds else {}
+    if theirs.config.model_type == "xlnet":  # padded on the left; two texts, and a class token
+        real, marks = real.flip(1), {"token_type_ids": ids % 3}
     out = theirs(input_ids=ids, attention_mask=real.long(), output_hidden_states=True, output_attentions=True, **marks)
     trace = Trace(ours, "*")
     logits = ours(ids, Context(keep=real[:, None], trace=trace), *marks.values())

@@ -66,6 +66,7 @@ from headway.zoo import rnn as rnn_zoo
 from headway.zoo import seq2seq as seq2seq_zoo
 from headway.zoo import siglip as siglip_zoo
 from headway.zoo import t5 as t5_zoo
+from headway.zoo import t5gemma as t5gemma_zoo
 from headway.zoo import text_classifier as text_classifier_zoo
 from headway.zoo import transformer as transformer_zoo
 from headway.zoo import trocr as trocr_zoo
@@ -75,6 +76,7 @@ from headway.zoo import wav2vec2 as wav2vec2_zoo
 from headway.zoo import wav2vec2_conformer as wav2vec2_conformer_zoo
 from headway.zoo import whisper as whisper_zoo
 from headway.zoo import workbench as workbench_zoo
+from headway.zoo import xlnet as xlnet_zoo
 from headway.zoo.choices import normal
 
 DIM, HEADS, VOCAB, CONTEXT = 16, 4, 23, 24
@@ -353,6 +355,14 @@ def zoo_gemma(**options: Any) -> nn.Module:
     return lively(gemma_zoo.build(gemma_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
 
 
+def zoo_t5gemma() -> EncoderDecoder:
+    sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "head_dim": 8, "hidden": 2 * DIM}
+    other = gemma_zoo.Config(VOCAB, CONTEXT, DIM, **{**sizes, "layers": 1}, **GEMMA2)  # type: ignore[arg-type]
+    model = t5gemma_zoo.build(t5gemma_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **GEMMA2, decoder=other))  # type: ignore[arg-type]
+    lively(model)
+    return model
+
+
 def zoo_olmo2(**options: Any) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "kv_heads": 2, "hidden": 2 * DIM}
     return lively(olmo2_zoo.build(olmo2_zoo.Config(VOCAB, CONTEXT, DIM, **sizes, **options)))
@@ -382,6 +392,11 @@ def zoo_led() -> EncoderDecoder:
 def zoo_longformer(top: str) -> nn.Module:
     sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "window": (1, 3), "top": top}
     return lively(longformer_zoo.build(longformer_zoo.Config(VOCAB, CONTEXT, DIM, **sizes)))  # type: ignore[arg-type]
+
+
+def zoo_xlnet(top: str) -> nn.Module:
+    sizes = {"layers": 2, "heads": HEADS, "hidden": 2 * DIM, "top": top}
+    return lively(xlnet_zoo.build(xlnet_zoo.Config(VOCAB, DIM, **sizes)))  # type: ignore[arg-type]
 
 
 def zoo_bart_classes() -> nn.Module:
@@ -589,11 +604,14 @@ SUBJECTS = [
     Subject("zoo longformer", lambda: zoo_longformer("words"), ENCODER, tokens),
     Subject("zoo deberta", zoo_deberta, ENCODER | RELATIVE, tokens),
     Subject("zoo modernbert", zoo_modernbert, ENCODER | RELATIVE, tokens),
+    Subject("zoo xlnet", lambda: zoo_xlnet("words"), ENCODER | RELATIVE, tokens),
     Subject("zoo mbart decoder", lambda: zoo_mbart().decoder, DECODER, tokens, memory),
     Subject("zoo vit blocks", lambda: zoo_vit().stack, SEQUENCE | {Trait.ORDERLESS}, vectors),
     Subject("zoo transformer decoder", lambda: zoo_transformer().decoder, DECODER, tokens, memory),
     Subject("zoo t5 decoder", lambda: zoo_t5("plain").decoder, DECODER | RELATIVE, tokens, memory),
     Subject("zoo t5 encoder", lambda: zoo_t5("gated").encoder, ENCODER | RELATIVE, tokens),
+    Subject("zoo t5gemma decoder", lambda: zoo_t5gemma().decoder, DECODER | RELATIVE, tokens, memory),
+    Subject("zoo t5gemma encoder", lambda: zoo_t5gemma().encoder, ENCODER | RELATIVE, tokens),
     Subject("zoo led encoder", lambda: zoo_led().encoder, ENCODER, tokens),
     Subject("zoo led decoder", lambda: zoo_led().decoder, DECODER, tokens, memory),
     Subject("zoo bart decoder", lambda: zoo_bart().decoder, DECODER, tokens, memory),
@@ -607,6 +625,7 @@ SUBJECTS = [
     Subject("zoo vit captioner decoder", zoo_vit_captioner, DECODER, tokens, memory),
     Subject("zoo clip text", zoo_clip_text, DECODER, tokens),
     Subject("zoo longformer classes", lambda: zoo_longformer("rows"), CLASSIFIER, tokens),
+    Subject("zoo xlnet classes", lambda: zoo_xlnet("rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo gpt2 classes", lambda: zoo_gpt2("rows"), CLASSIFIER, tokens),
     Subject("zoo llama classes", lambda: zoo_llama(top="rows"), CLASSIFIER | RELATIVE, tokens),
     Subject("zoo mistral classes", lambda: zoo_llama(top="rows", window=4), CLASSIFIER | RELATIVE, tokens),

@@ -15,10 +15,11 @@ from torch.testing import assert_close
 
 from headway.nn.attention import Biases, CrossAttention, SelfAttention
 from headway.nn.block import Block, Repeat, Residual, Stack, StochasticDepth
-from headway.nn.context import Context, PackedLengths
+from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.embed import SinusoidalPosition
 from headway.nn.ffn import FFN, GatedFFN
 from headway.nn.moe import MoE
+from headway.nn.segments import HiddenTokenEmbed, SegmentAttention, SegmentTrunk
 from headway.nn.trace import Trace
 from headway.ops.pattern import Causal
 
@@ -199,6 +200,40 @@ def test_sinusoids_tell_near_from_far(dim: int) -> None:
     for step in range(1, near + 1):
         assert distances.diagonal(step).min() > distances.diagonal(step - 1).max()
     assert min(distances.diagonal(step).min() for step in range(near + 1, length)) > distances.diagonal(near).max()
+
+
+def marked_trunk() -> SegmentTrunk:
+    """XLNet's attention with numbers that tell its segments apart, under a head that shows every token."""
+    attention = SegmentAttention(DIM, HEADS)
+    for table in (attention.w, attention.alike, attention.unlike):
+        nn.init.normal_(table)
+    embed = HiddenTokenEmbed(9, DIM)
+    nn.init.normal_(embed.hidden)
+    return SegmentTrunk(embed, Stack([Block(attn=Residual(attention)) for _ in range(2)])).eval()
+
+
+def test_segments_are_alike_or_unlike() -> None:
+    """Their numbers say nothing; a segment apart changes what is seen, and one of all tokens nothing."""
+    torch.manual_seed(0)
+    model, ids = marked_trunk(), torch.randint(9, (2, 6))
+    segments = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 0, 0]])
+    y = model(ids, EMPTY, segments)
+    assert_close(model(ids, EMPTY, 3 - 2 * segments), y)
+    assert_close(model(ids, EMPTY, torch.zeros_like(segments)), model(ids))
+    assert (model(ids) - y).abs().max() > 1e-3
+
+
+def test_hidden_tokens_are_unseen() -> None:
+    """What stands at hidden tokens changes nothing, nor does one of them change what another is given."""
+    torch.manual_seed(0)
+    model, ids = marked_trunk(), torch.randint(9, (2, 6))
+    hidden = torch.tensor([[False, True, False, True, False, False], [True, False, False, False, True, False]])
+    y = model(ids, EMPTY, torch.zeros_like(ids), hidden)
+    assert_close(model(torch.where(hidden, (ids + 1) % 9, ids), EMPTY, torch.zeros_like(ids), hidden), y)
+    first = hidden & (hidden.cumsum(1) == 1)  # the other as an ordinary key that nobody may see
+    alone = model(ids, Context(keep=~hidden[:, None] | first[:, None]), torch.zeros_like(ids), first)
+    assert_close(alone[first], y[first])
+    assert_close(alone[~hidden], y[~hidden])
 
 
 def test_attention_may_be_wider_or_narrower_than_its_input() -> None:

@@ -37,6 +37,7 @@ from headway.ops.attend import DOT
 from headway.ops.attention_map import AttentionMap, Bias
 from headway.ops.pattern import Full, Positions
 from headway.ops.relative import alibi_slopes, log_offsets, t5_bucket_backward, t5_bucket_both_ways
+from headway.ops.rotary import HALVES, PAIRS
 
 HEADS, WIDTH, DIM = 2, 4, 8
 FULL = Full()
@@ -101,7 +102,9 @@ def decomposed(bias: object, q: Tensor, k: Tensor, h: int, i: int, j: int) -> Te
 def transformer_xl(bias: object, q: Tensor, k: Tensor, h: int, i: int, j: int) -> Tensor:
     made = cast(TransformerXLBias, bias)
     angles = [(i - j) / 10_000 ** (2 * n / DIM) for n in range(DIM // 2)]
-    r = torch.tensor([wave(a) for a in angles for wave in (math.sin, math.cos)], dtype=q.dtype)
+    pairs = [[math.sin(a), math.cos(a)] for a in angles]
+    pairs = pairs if made.waves.layout == PAIRS else zip(*pairs, strict=True)  # XLNet: all sines first
+    r = torch.tensor([number for group in pairs for number in group], dtype=q.dtype)
     place = made.place.weight[h * WIDTH : (h + 1) * WIDTH] @ r
     return (made.u[h] @ k + (q + made.v[h]) @ place) / math.sqrt(WIDTH)
 
@@ -115,6 +118,7 @@ CASES = {
     "neighbour": Case(lambda: NeighbourBias(HEADS, 3), neighbour, 4, 16, ((2, 2), (4, 4))),
     "decomposed": Case(lambda: DecomposedBias(WIDTH, (4, 6), (2, 3)), decomposed, 24, 6, ((4, 6), (2, 3))),
     "transformer-xl": Case(lambda: TransformerXLBias(HEADS, WIDTH, DIM), transformer_xl),
+    "xlnet": Case(lambda: TransformerXLBias(HEADS, WIDTH, DIM, layout=HALVES), transformer_xl),
 }
 LINES = [name for name, case in CASES.items() if case.queries is None]  # over sequences of any length
 every_bias = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

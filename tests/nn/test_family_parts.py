@@ -14,7 +14,7 @@ from headway.errors import UserError
 from headway.interop.keymap import Grouped
 from headway.look.grid_map import detail_of
 from headway.nn.attention import SelfAttention
-from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias
+from headway.nn.bias import DisentangledBias, DistanceVectors, GatedT5Bias, T5Bias, TransformerXLBias
 from headway.nn.block import IgnoreContext, LayerScale, ParallelBlock, Residual
 from headway.nn.embed import LearnedPosition, TokenEmbed
 from headway.nn.ffn import ClampedGatedFFN
@@ -29,6 +29,7 @@ from headway.nn.latent_attention import (
 )
 from headway.nn.moe import GroupedSigmoid, GroupedSoftmax, SharedExpert
 from headway.nn.norm import JointRMSNorm, OffsetRMSNorm
+from headway.nn.segments import SegmentAttention
 from headway.ops.pattern import Causal, Positions, Window
 from headway.ops.relative import log_bucket
 from headway.ops.rotary import Rotary
@@ -260,6 +261,21 @@ def test_the_first_tokens_look_with_projections_of_their_own() -> None:
     assert_close(trace["heads"], sums[None])
     with pytest.raises(UserError, match="the details of tokens with projections of their own are not shown"):
         detail_of(part, trace["weights"], trace["values"], x, None)
+
+
+@torch.no_grad()
+def test_keys_of_another_segment_have_another_vector() -> None:
+    part, x, segments = SegmentAttention(4, 2), rows(1, 5, 4), torch.tensor([[0, 0, 1, 1, 2]])
+    part.w.data, part.alike.data, part.unlike.data = tables = rows(3, 2, 2)
+    q, k = (layer(x[0]).view(5, 2, 2).transpose(0, 1) for layer in (part.q, part.k))
+    bias, run = part.logit_bias, Positions.run(0, 5)
+    assert isinstance(bias, TransformerXLBias)
+    alike, unlike = ((q + part.w[:, None]) @ table[:, :, None] for table in tables[1:])
+    by_segment = torch.where(segments.mT == segments, alike, unlike)
+    logits = (q @ k.mT + by_segment) * 2**-0.5 + bias(q[None], k[None], run, run)[0]
+    with headway.record(part, "weights") as trace:
+        part(x, Context(positions=segments))
+    assert_close(trace["weights"].full()[0], logits.softmax(-1))
 
 
 @torch.no_grad()

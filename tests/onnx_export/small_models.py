@@ -56,6 +56,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "led": {**TEXT, **DECODER, "source_context": 40, "window": 3},
     "llama": {**TEXT, "kv_heads": 1, "window": 4},
     "longformer": {**TEXT, "window": 3, "top": "rows"},
+    "xlnet": {"vocab": VOCAB, **SIZES, "top": "rows"},
     "llava": {
         "encoder": clip_image.Config(**SIZES, **IMAGE, top="vector"),
         "decoder": llama.Config(**{**TEXT, "context": 64}),
@@ -81,6 +82,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "simmim": {"encoder": simmim.Vit(**SIZES, **IMAGE)},
     "swin": {**STAGES, "patch": 4, "heads": (2, 2), "windows": (2, 2)},
     "swinv2": {**STAGES, "patch": 4, "heads": (2, 2), "windows": (2, 2)},
+    "t5gemma": {**TEXT, "kv_heads": 1, "head_dim": 8, "window": 3, "local_layers": (0,), "score_cap": 5.0},
     "t5": {**SIZES, "vocab": VOCAB, "head_dim": 8, "buckets": 8, "longest": 12},
     "text_classifier": {**TEXT, "classes": 3},
     "transformer": {**SIZES, "vocab": VOCAB},

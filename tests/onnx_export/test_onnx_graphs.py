@@ -45,6 +45,7 @@ PAIRS = [
     "marian",
     "mbart",
     "t5",
+    "t5gemma",
     "transformer",
     "trocr",
     "vit_captioner",

@@ -24,8 +24,9 @@ gpt-nano gpt-micro gpt-mini gpt-baby
 gpt3-small gpt3-medium gpt3-large gpt3-xl gpt3-2.7b gpt3-6.7b gpt3-13b gpt3
 llama-7b llama-13b llama-30b llama-65b llama2-7b llama2-13b llama2-70b llama3-8b llama3-70b mistral-7b mixtral-8x7b
 qwen3-0.6b gemma2-2b olmo-1b olmo2-1b pythia-160m bloom-560m qwen1.5-moe-a2.7b gpt-oss-20b deepseek-v3
-deberta-v3-base led-base-16384 longformer-base-4096 modernbert-base nllb-600m
+deberta-v3-base led-base-16384 longformer-base-4096 modernbert-base xlnet-base nllb-600m
 t5-tiny t5-mini t5-small t5-base t5-large t5-3b t5-11b t5-v1.1-small t5-v1.1-base t5-v1.1-large t5-v1.1-xl t5-v1.1-xxl
+t5gemma-2b-2b
 bart-base bart-large marian
 vit-nano vit-micro vit-ti16 vit-s16 vit-b16 vit-l16 vit-h14 dinov2-s14 dinov3-s16 dinov3-b16 deit-ti16 deit-b16
 beit-b16 beit-l16 pixels-nano pixels-128

@@ -50,7 +50,7 @@ def test_vocabularies_literally() -> None:
     assert config("seq2seq", JOINT).target_vocab is None
     assert (config("rnn", APART).vocab, config("rnn", APART).target_vocab) == (50, 60)
     joint = [name for name in ARCHITECTURES if vocabulary_of(name).joint_only]
-    assert joint == ["bart", "led", "marian", "mbart", "t5"]
+    assert joint == ["bart", "led", "marian", "mbart", "t5", "t5gemma", "xlnet"]
 
 
 def test_a_head_is_chosen_where_there_are_several() -> None:

@@ -6,9 +6,10 @@ tokenizer_config.json or config.json names the class that belongs to its model:
 Llama, Mistral, Marian   SentencePiece itself, on what lies between special tokens; <s> before, or </s> behind.
 T5, mT5                  </s> behind; sentinels <extra_id_99> … <extra_id_0> after the pieces.
 ALBERT                   [CLS] … [SEP]; lower-cased and without accents, unless the settings say otherwise.
+XLNet                    <sep> <cls> behind, <sep> after each text of two; without accents.
 XLM-RoBERTa, CamemBERT   <s> … </s>; fairseq's special tokens come first and shift the ids, <mask> is last.
 
-The classes of the last three lines read words: white space is only where these end, and a text is normalised by the
+The classes of the last four lines read words: white space is only where these end, and a text is normalised by the
 tokenizers package.  Other classes are refused.
 """
 
@@ -19,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
 from headway.data.sentencepiece_model import (
@@ -45,6 +46,7 @@ from headway.data.tokenizer_files import (
     find_roles,
     read_bytes,
     read_settings,
+    spelling,
     strip_edges,
     tokenizer_class,
 )
@@ -194,13 +196,34 @@ def read_t5(spec: SentencePieceModel, settings: Settings, file: Path) -> Tokeniz
 
 
 def read_albert(spec: SentencePieceModel, settings: Settings, file: Path) -> Tokenizer:
-    steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    if settings.get("keep_accents") is not True:
-        steps += [normalizers.NFKD(), normalizers.StripAccents()]
-    if settings.get("do_lower_case", True) is True:
-        steps.append(normalizers.Lowercase())
+    accents, lower = settings.get("keep_accents") is True, settings.get("do_lower_case", True) is True
+    steps = normal_words(accents=accents, lower=lower)
     roles = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", "mask": "[MASK]"}
     return of_words(spec, spec.pieces, settings, file, roles, before=["bos"], after=["eos"], first=steps)
+
+
+def read_xlnet(spec: SentencePieceModel, settings: Settings, file: Path) -> Tokenizer:
+    """As transformers' class, which leaves accents out whatever the settings say."""
+    steps = normal_words(accents=False, lower=settings.get("do_lower_case") is True)
+    roles = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+    tokenizer = of_words(spec, spec.pieces, settings, file, roles, before=[], after=[], first=steps)
+    backend = tokenizer.backend
+    around = {role: spelling(settings.get(f"{role}_token")) or f"<{role}>" for role in ("sep", "cls")}
+    ids = [(token, backend.token_to_id(token)) for token in around.values()]
+    if missing := [token for token, id in ids if id is None]:
+        raise UserError(f"{file}: has no piece {missing[0]!r}")
+    end, whole = f"{around['cls']}:2", [f"$A {around['sep']}", f"$B:1 {around['sep']}:1"]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{whole[0]} {end}", pair=f"{whole[0]} {whole[1]} {end}", special_tokens=ids
+    )
+    return tokenizer
+
+
+def normal_words(*, accents: bool, lower: bool) -> list[normalizers.Normalizer]:
+    """What ALBERT's and XLNet's own code does to a text before SentencePiece's normal form."""
+    steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
+    return [*steps, normalizers.Lowercase()] if lower else steps
 
 
 def read_xlm_roberta(spec: SentencePieceModel, settings: Settings, file: Path) -> Tokenizer:
@@ -266,4 +289,5 @@ CLASSES: dict[str, Callable[[SentencePieceModel, Settings, Path], Tokenizer]] = 
     "MarianTokenizer": read_marian,
     "T5Tokenizer": read_t5,
     "XLMRobertaTokenizer": read_xlm_roberta,
+    "XLNetTokenizer": read_xlnet,
 }

@@ -53,7 +53,8 @@ class PairFrame:
             )
         between = slice(first[-1] + 1, second[0])
         types = found.type_ids
-        if sorted(types) != types or not set(types) <= {0, 1}:
+        told = types[:-1] if tokenizer.ends_apart else types
+        if sorted(told) != told or not set(told) <= {0, 1}:
             raise UserError(f"the segments of the tokenizer's pairs are {types}", allowed="0 and behind them 1")
         own = types[between].count(0) if 1 in types else None
         return PairFrame(found.ids[: first[0]], found.ids[between], found.ids[second[-1] + 1 :], own)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headway.data.sentencepiece_model import SentencePieceNormalizer
 
 CHAT_TEMPLATE, CHAT_TEMPLATE_JSON = "chat_template.jinja", "chat_template.json"  # the latter in older folders
+CLASS_SEGMENT = 2  # behind those of two texts
 LANGUAGE = re.compile(r"__([a-z]{2,3})__|([a-z]{2,3}_[A-Z][A-Za-z]{1,3})")  # a token that names one
 
 
@@ -167,6 +168,11 @@ class Tokenizer:
         """How many rows a model's embedding needs: the largest id, and one."""
         return self.known or max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
+    @cached_property
+    def ends_apart(self) -> bool:
+        """Whether the last token of each text is of a segment of its own, as XLNet's class token is."""
+        return self.literal_backend.encode("").type_ids[-1:] == [CLASS_SEGMENT]
+
     @property
     def pad(self) -> int | None:
         return self.role(self.roles.pad)
@@ -187,10 +193,10 @@ class Tokenizer:
     def unk(self) -> int | None:
         return self.role(self.roles.unk)
 
-    def save(self, folder: Path | str, inputs: Sequence[str] = ()) -> None:
+    def save(self, folder: Path | str, more: Mapping[str, Any] | None = None) -> None:
         """Writes tokenizer.json, tokenizer_config.json and a chat template, as transformers reads them too.
 
-        `inputs` are what transformers makes of texts for the model, where that is more than ids and a mask.
+        `more` are settings of what transformers makes of texts for a model.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -201,7 +207,7 @@ class Tokenizer:
             "split_special_tokens": self.literal,
             **{f"{role}_token": token for role, token in self.roles.named().items()},
             **({"cls_token": self.roles.bos, "sep_token": self.roles.eos} if masked else {}),
-            "model_input_names": list(inputs) or None,
+            **(more or {}),
             "known_tokens": self.known,
             "sentencepiece_normalizer": self.normalizer and self.normalizer.settings(),
         }

@@ -63,6 +63,7 @@ CLASS_OF_MODEL = {
     "wav2vec2-conformer": "Wav2Vec2CTCTokenizer",
     "whisper": "WhisperTokenizer",
     "xlm-roberta": "XLMRobertaTokenizer",
+    "xlnet": "XLNetTokenizer",
 }
 MAX_VOCAB = 2**24  # rows that a vocabulary may ask of an embedding; the largest published have 2^18
 CTC_CLASS = "Wav2Vec2CTCTokenizer"

@@ -63,7 +63,12 @@ def layers_of(model: nn.Module, trunk: Trunk) -> list[str]:
 
 @torch.no_grad()
 def pooled_layers(
-    model: nn.Module, trunk: Trunk, inputs: Tensor, ctx: Context, real: Context | None = None
+    model: nn.Module,
+    trunk: Trunk,
+    inputs: Tensor,
+    ctx: Context,
+    real: Context | None = None,
+    marks: Sequence[Tensor] = (),
 ) -> dict[str, Tensor]:
     """The mean of each sample's tokens after each layer, N C, by the layers' names.
 
@@ -72,7 +77,7 @@ def pooled_layers(
     """
     sites = layers_of(model, trunk)
     with record(model, *sites) as trace:
-        features = trunk.features(inputs, ctx)
+        features = trunk.features(inputs, ctx, *marks)
     inner, mean, found = trunk.inner(ctx) if real is None else real, MeanPool(), dict[str, Tensor]()
     for site in sites:
         values = trace.all(site)
@@ -218,7 +223,8 @@ def layer_means(model: Model, samples: Samples) -> dict[str, Tensor]:
         owners = torch.tensor([row.sample for row in rows])
         weights = (torch.ones(len(rows)) if read.counts is None else read.counts.float())[:, None]  # B 1
         counts.index_add_(0, owners, weights)
-        for name, mean in pooled_layers(net, encoder_of(net), read.inputs, read.context, read.real).items():
+        called = read.inputs, read.context, read.real, read.marks
+        for name, mean in pooled_layers(net, encoder_of(net), *called).items():
             total = sums.setdefault(name, mean.new_zeros(len(inputs), mean.shape[1]))
             total.index_add_(0, owners, mean * weights)
     return {name: total / counts for name, total in sums.items()}

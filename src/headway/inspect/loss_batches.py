@@ -83,7 +83,7 @@ class LossSource:
             self.check_encoder_site(site)
             read = self.task.encoder_input(model, rows)
             tokens, targets = read.inputs if self.task.noun == "texts" else None, 0
-            call = partial(encoder_of(model).features, read.inputs, read.context)
+            call = partial(encoder_of(model).features, read.inputs, read.context, *read.marks)
 
         def loss() -> float:
             found = call()

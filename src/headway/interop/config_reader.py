@@ -32,6 +32,8 @@ ACTIVATIONS = {
     "swish": "silu",
 }
 SPELLED = {"gelu": "gelu", "gelu_tanh": "gelu_new", "quick_gelu": "quick_gelu", "relu": "relu", "silu": "silu"}
+# in a tokenizer_config.json
+WITH_SEGMENTS = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
 
 
 NOTES: ContextVar[list[str] | None] = ContextVar("NOTES", default=None)

@@ -42,14 +42,19 @@ FIELDS = ConfigMap(
 
 def read_config(values: Mapping[str, Any]) -> Config:
     o = Options({**ABSENT, **values}, "gemma2")
+    top = read_top(o, "Gemma2", "Gemma2ForCausalLM", tied=True)
+    return o.done(Config(**read_sandwich(o), **top))
+
+
+def read_sandwich(o: Options) -> dict[str, Any]:
+    """The fields of the layers."""
     o.expect(hidden_activation="gelu_pytorch_tanh")
     o.ignore("hidden_act", "cache_implementation")  # the other library takes hidden_activation
     fields = read_fields(o, FIELDS)
     rotary = read_frequencies(o, fields["context"])
     usual = [WHOLE if i % 2 else WINDOWED for i in range(fields["layers"])]
     windows = local_layers(o, usual, o.take("sliding_window", None))
-    top = read_top(o, "Gemma2", "Gemma2ForCausalLM", tied=True)
-    return o.done(Config(**fields, **top, **windows, rotary=rotary, norms="sandwich"))
+    return {**fields, **windows, "rotary": rotary, "norms": "sandwich"}
 
 
 def write_config(c: Config) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from headway.errors import UserError, listed, nearest
-from headway.interop.config_reader import unchanged
+from headway.interop.config_reader import WITH_SEGMENTS, unchanged
 from headway.interop.timm_folder import is_timm
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Family:
     read_settings: Callable[[Mapping[str, Any]], dict[str, Any]]  # of generation, where the config alone tells them
     write_settings: Callable[[Mapping[str, Any]], Mapping[str, Any]]  # a config.json with them in their places
     write_processor: Callable[[Any], dict[str, Any]]  # what a processor_config.json says, where there is one
+    write_tokenizer: Callable[[Mapping[str, Any]], dict[str, Any]]  # what a tokenizer_config.json says of a config.json
 
 
 # model_type: the file in `zoo`; the file here has the name of the model_type, with _ for -
@@ -104,6 +105,7 @@ FAMILIES = {
     "swin": "swin",
     "swinv2": "swinv2",
     "t5": "t5",
+    "t5gemma": "t5gemma",
     "timm_resnet": "resnet",
     "timm_swin": "swin",
     "timm_swinv2": "swinv2",
@@ -116,6 +118,7 @@ FAMILIES = {
     "wavlm": "wav2vec2",
     "whisper": "whisper",
     "xlm-roberta": "bert",
+    "xlnet": "xlnet",
 }
 # what is not read though its family's name is known, and what is instead
 UNREAD = dict.fromkeys(
@@ -200,6 +203,7 @@ CLASSES = {
     "Swin": "swin",
     "Swinv2": "swinv2",
     "T5": "t5",
+    "T5Gemma": "t5gemma",
     "ViT": "vit",
     "ViTMAE": "vit_mae",
     "Wav2Vec2": "wav2vec2",
@@ -207,6 +211,7 @@ CLASSES = {
     "WavLM": "wavlm",
     "Whisper": "whisper",
     "XLMRoberta": "xlm-roberta",
+    "XLNet": "xlnet",
 }
 CLASS = re.compile(
     rf"({'|'.join(CLASSES)})(?:For[A-Z]\w+|(?:MT|Encoder|LMHead|WithLMHead|DoubleHeads)?Model(?:WithProjection)?)"
@@ -246,9 +251,9 @@ def family(model_type: str) -> Family:
     here = import_module(f"headway.zoo.{FAMILIES[model_type]}")
     settle = getattr(there, "settle", as_told)
     settings = getattr(there, "read_settings", nothing), getattr(there, "write_settings", unchanged)
-    processor = getattr(there, "write_processor", nothing)
+    inputs = getattr(there, "write_processor", nothing), getattr(there, "write_tokenizer", segments_of)
     there_and_back = there.read_config, there.write_config, there.keymap
-    return Family(FAMILIES[model_type], *there_and_back, here.build, settle, *settings, processor)
+    return Family(FAMILIES[model_type], *there_and_back, here.build, settle, *settings, *inputs)
 
 
 def type_for(architecture: str) -> str | None:
@@ -261,6 +266,11 @@ def type_for(architecture: str) -> str | None:
 def as_told(config: Any, names: Collection[str]) -> Any:
     """Most configs leave nothing open."""
     return config
+
+
+def segments_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Models of several segments are told of them."""
+    return {**WITH_SEGMENTS} if values.get("type_vocab_size", 0) > 1 else {}
 
 
 def nothing(values: Any) -> dict[str, Any]:

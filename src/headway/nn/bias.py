@@ -30,7 +30,7 @@ from headway.ops.relative import (
     relative_index_2d,
     t5_bucket_both_ways,
 )
-from headway.ops.rotary import PAIRS, Rotary, sinusoid
+from headway.ops.rotary import PAIRS, Layout, Rotary, sinusoid
 from headway.ops.window import Halo
 
 Grid = tuple[int, int]  # rows, columns
@@ -224,34 +224,38 @@ class TransformerXLBias(nn.Module):
     """(u · k + (q + v) · W r(query − key)) / √D: with the scaled dot product, Transformer-XL's and Conformer's logits.
 
     `r` (C wide) has sine and cosine in turn, of the distance query − key: positive where the key stands before the
-    query, as in Hugging Face's Wav2Vec2-Conformer.  u and v are (H, D).
+    query, as in Hugging Face's Wav2Vec2-Conformer; XLNet's has all sines first (HALVES).  u and v are (H, D).  Numbers
+    that queries and keys carry behind their D are left to others.
     """
 
     weight_decay = True
     in_float32 = ("place",)  # read as a matrix
 
-    def __init__(self, heads: int, head_dim: int, dim: int):
+    def __init__(self, heads: int, head_dim: int, dim: int, *, layout: Layout = PAIRS):
         super().__init__()
         at_least_one("TransformerXLBias", heads=heads, head_dim=head_dim)
-        self.waves = Rotary(dim, layout=PAIRS)
+        self.waves = Rotary(dim, layout=layout)
         self.place = nn.Linear(dim, heads * head_dim, bias=False)
         self.u, self.v = learned_table(heads, head_dim), learned_table(heads, head_dim)
 
     def forward(self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+        width = self.u.shape[1]
+        q, k = q[..., :width], k[..., :width]
         content = (per_head(k, q.shape[1]) @ self.u[:, :, None]).mT  # B H 1 S
         asked, runs = q + self.v[:, None], distances(q_pos, k_pos)
         placed = self.at_any(asked, q_pos, k_pos) if runs is None else self.at_runs(asked, runs)
-        return (content + placed) * q.shape[-1] ** -0.5
+        return (content + placed) * width**-0.5
 
     def at_any(self, asked: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         """asked · W r(query − key), B H T S: sines of a difference are what rotary embedding turns a vector by."""
         asked = asked @ self.place.weight.unflatten(0, (asked.shape[1], -1))  # B H T C
-        key_waves = sinusoid(-k_pos.at, self.waves.head_dim)[:, None]  # B|1 1 S C
+        key_waves = sinusoid(-k_pos.at, self.waves.head_dim, layout=self.waves.layout)[:, None]  # B|1 1 S C
         return self.waves(asked, q_pos.at) @ key_waves.to(asked.dtype).mT
 
     def at_runs(self, asked: Tensor, runs: Tensor) -> Tensor:
         """The same from the distances of two runs; with 8 heads a third of the time of `at_any`."""
-        r = self.place(sinusoid(-runs, self.waves.head_dim).to(asked.dtype))  # L (H D)
+        waves = sinusoid(-runs, self.waves.head_dim, layout=self.waves.layout)
+        r = self.place(waves.to(asked.dtype))  # L (H D)
         r = r.unflatten(-1, (asked.shape[1], -1)).transpose(0, 1)  # H L D
         return skew(asked @ r.mT)
 

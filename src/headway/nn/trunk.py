@@ -25,7 +25,7 @@ from headway.nn.block import Block, IgnoreContext, Residual, Stack, tokenwise
 from headway.nn.context import EMPTY, Context, TokenSelection, owners_of
 from headway.nn.frames import Shortening
 from headway.nn.fused_linear import has_hooks
-from headway.nn.head import SumPool, tokens_for_head
+from headway.nn.head import MLMHead, SumPool, main_head, tokens_for_head
 from headway.nn.state import State
 from headway.ops.attention_map import Readable
 
@@ -53,9 +53,9 @@ class Trunk(nn.Module):
         """What the head reads: call the head only on the tokens that have a target."""
         return self.stack(self.embed(inputs, ctx, *marks), self.inner(ctx))
 
-    def features_at(self, index: Tensor, inputs: Tensor, ctx: Context) -> Tensor:
-        """features(inputs, ctx) at some of all tokens, one row after the other, M C; `index` is ascending."""
-        x, inner = self.embed(inputs, ctx), self.inner(ctx)
+    def features_at(self, index: Tensor, inputs: Tensor, ctx: Context, *marks: Tensor) -> Tensor:
+        """features(inputs, ctx, *marks) at some of all tokens, row after row, M C; `index` is ascending."""
+        x, inner = self.embed(inputs, ctx, *marks), self.inner(ctx)
         chosen = (
             TokenSelection.among(index, owners_of(x, inner.rows)) if can_select_tokens(self.stack, x, inner) else None
         )
@@ -67,6 +67,21 @@ class Trunk(nn.Module):
     def input_encoder(self) -> Trunk:
         """The part of a model that takes in its input."""
         return self
+
+    @property
+    def segments(self) -> int:
+        """Of how many segments its tokens may be; where that is 1 or none, it is not told of them."""
+        table = getattr(self.embed, "segment", None)
+        return table.num_embeddings if isinstance(table, nn.Embedding) else 0
+
+    @property
+    def fills_masks(self) -> bool:
+        """Whether its words are those that masks stand for."""
+        return isinstance(main_head(self.head), MLMHead)
+
+    def hiding(self, hidden: Tensor, *marks: Tensor) -> tuple[Tensor, ...]:
+        """Its further inputs where hidden tokens are to be predicted, which most models know by the mask's id."""
+        return marks
 
     def readable(self, inputs: Tensor, ctx: Context) -> Context:
         """What the head may read."""
@@ -90,8 +105,8 @@ class PlacedTrunk(Trunk):
     def features(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
         return super().features(inputs, self.placed(inputs, ctx), *marks)
 
-    def features_at(self, index: Tensor, inputs: Tensor, ctx: Context) -> Tensor:
-        return super().features_at(index, inputs, self.placed(inputs, ctx))
+    def features_at(self, index: Tensor, inputs: Tensor, ctx: Context, *marks: Tensor) -> Tensor:
+        return super().features_at(index, inputs, self.placed(inputs, ctx), *marks)
 
     def placed(self, inputs: Tensor, ctx: Context) -> Context:
         return replace(ctx, positions=self.places(inputs))

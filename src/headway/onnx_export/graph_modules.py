@@ -60,7 +60,7 @@ def reading_of(encoder: Trunk, config: Any, pixels: tuple[int, int] | None = Non
     embed = encoder.embed
     if isinstance(embed, TokenEmbed):
         vocab = embed.token.num_embeddings
-        segments = embed.segment is not None and embed.segment.num_embeddings > 1  # RoBERTa's one needs no telling
+        segments = encoder.segments > 1  # RoBERTa's one needs no telling
         if isinstance(encoder, FilledTrunk):  # a mask would only hide what it fills up with
             return Reading("input_ids", (BATCH, encoder.context), vocab=vocab)
         recurrent = any(hasattr(part, "recurrent_unit") for part in encoder.modules())

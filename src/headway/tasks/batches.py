@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headway.data.tokenizer import Tokenizer
+from headway.data.tokenizer import CLASS_SEGMENT, Tokenizer
 from headway.nn.context import EMPTY, Context, PackedLengths
 from headway.nn.head import WordHead
 from headway.nn.trunk import device_of
@@ -54,12 +54,16 @@ class DataRow(NamedTuple):
 
 
 class EncoderInput(NamedTuple):
-    """What an encoder is called with; where only some tokens are averaged, `real` masks them and `counts` (B) them."""
+    """What an encoder is called with; where only some tokens are averaged, `real` masks them and `counts` (B) them.
+
+    `marks` are its further inputs.
+    """
 
     inputs: Tensor
     context: Context = EMPTY
     real: Context | None = None
     counts: Tensor | None = None
+    marks: tuple[Tensor, ...] = ()
 
 
 def ids(*parts: int | Sequence[int] | np.ndarray) -> np.ndarray:
@@ -75,7 +79,7 @@ NO_TARGET = -100  # the number that torch's cross-entropy leaves out
 class PackedBatch:
     """Rows of any lengths, ready for a model: packed, 1 N; or B T where all are equally long.
 
-    `segments`, of the same shape, are 1 at the tokens of a second text and 0 at all others.
+    `segments`, of the same shape, are 1 at the tokens of a second text, 2 at a class token apart, and 0 at all others.
     """
 
     ids: Tensor
@@ -83,13 +87,15 @@ class PackedBatch:
     segments: Tensor | None = None
 
     @staticmethod
-    def of(rows: Sequence[np.ndarray], seconds: Sequence[int] | None = None) -> PackedBatch:
-        """Rows of ids; `seconds` says where in each a second text begins."""
+    def of(rows: Sequence[np.ndarray], seconds: Sequence[int] | None = None, *, apart: bool = False) -> PackedBatch:
+        """Rows of ids; `seconds` says where in each a second text begins, and `apart`: the last token is of neither."""
         lengths = [len(row) for row in rows]
         ids, segments = torch.from_numpy(np.concatenate(rows).astype(np.int64)), None
-        if seconds is not None:
-            both = [np.arange(length) >= second for length, second in zip(lengths, seconds, strict=True)]
+        if seconds is not None or apart:
+            both = [np.arange(length) >= second for length, second in zip(lengths, seconds or lengths, strict=True)]
             segments = torch.from_numpy(np.concatenate(both).astype(np.int64))
+            if apart:
+                segments[np.cumsum(lengths) - 1] = CLASS_SEGMENT
         if len(set(lengths)) == 1:
             return PackedBatch(
                 ids.view(len(rows), -1), None, None if segments is None else segments.view(len(rows), -1)
@@ -102,14 +108,17 @@ class PackedBatch:
         texts = [np.array(row.ids or [tokenizer.pad or 0]) for row in rows]
         two = any(row.second is not None for row in rows)
         seconds = [len(text) if row.second is None else row.second for text, row in zip(texts, rows, strict=True)]
-        read = PackedBatch.of(texts, seconds if two else None)
+        read = PackedBatch.of(texts, seconds if two else None, apart=tokenizer.ends_apart)
         return to_device(read, device_of(model))
 
     def output(self, model: nn.Module) -> Tensor:
-        """What a model makes of the rows; one without vectors for two segments is not told of them."""
-        table = getattr(getattr(model, "embed", None), "segment", None)
-        marks = isinstance(table, nn.Embedding) and table.num_embeddings > 1 and self.segments is not None
-        return model(self.ids, self.context, self.segments) if marks else model(self.ids, self.context)
+        """What a model makes of the rows."""
+        return model(self.ids, self.context, *self.marks(model))
+
+    def marks(self, model: nn.Module) -> tuple[Tensor, ...]:
+        """The segments, for a model that knows several, and of as many."""
+        known = getattr(model, "segments", 0)
+        return () if self.segments is None or known < 2 else (self.segments.clamp(max=known - 1),)
 
     @property
     def context(self) -> Context:
@@ -223,6 +232,8 @@ def some(id: int | None) -> list[int]:
 
 def around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """The tokens that begin and end every text, as `encode` puts them around people's texts."""
+    if tokenizer.ends_apart:  # neither a text's beginning nor its end there is what the roles say
+        return [], tokenizer.literal_backend.encode("").ids
     return some(tokenizer.bos), some(tokenizer.eos)
 
 

@@ -86,7 +86,8 @@ class CausalLM(ContinuesInput, LanguageModelling):
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
-        if not isinstance(parts.model, Trunk) or not isinstance(main_head(parts.model.head), LMHead):
+        model = parts.model
+        if not isinstance(model, Trunk) or not isinstance(main_head(model.head), LMHead) or model.fills_masks:
             return None
         return cls(required_tokenizer(parts), context_for(parts), parts.extra_config)
 

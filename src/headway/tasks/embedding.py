@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from headway.data.records import Record
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
-from headway.nn.context import EMPTY, Context
+from headway.nn.context import Context
 from headway.nn.towers import Projection
-from headway.nn.trunk import Trunk, device_of
+from headway.nn.trunk import Trunk
 from headway.ops.losses import unit_vectors
-from headway.tasks.batches import Row
+from headway.tasks.batches import FittedRow, PackedBatch, Row
 from headway.tasks.inputs import Input, ModelInput, input_of
 from headway.tasks.media_tasks import MediaReader
 from headway.tasks.model_parts import ModelParts, required_tokenizer
@@ -61,15 +60,15 @@ class TextEmbedding(ReadsText, Headless):
             return None
         return cls(required_tokenizer(parts))
 
-    def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
-        own = own_vector(model, ids, context)
-        return super().pooled(model, ids, context) if own is None else own
+    def pooled(self, model: nn.Module, read: PackedBatch) -> Tensor:
+        own = own_vector(model, read.ids, read.context)
+        return super().pooled(model, read) if own is None else own
 
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         assert isinstance(model, Trunk)
         tokenizer = self.tokenizer
         row = fitting_ids(tokenizer.encode(input), model, tokenizer, {}, options)
-        read = torch.tensor([row], device=device_of(model))
+        read = PackedBatch.of_texts(model, [FittedRow(row)], tokenizer)
 
         def call() -> Tensor:
             return self.pooled(model, read)[0]  # C

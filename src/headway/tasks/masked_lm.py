@@ -21,7 +21,7 @@ from headway.data.splits import DataSplits
 from headway.data.tokenizer import Tokenizer
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.nn.head import MLMHead, main_head, word_head
+from headway.nn.head import word_head
 from headway.nn.trunk import Trunk, device_of
 from headway.recipe import Recipe
 from headway.tasks.base import TaskSetup
@@ -58,11 +58,12 @@ class MaskedRow(NamedTuple):
     wanted: np.ndarray  # what stood there
 
 
-def masked_batch(rows: Sequence[MaskedRow]) -> MaskedBatch:
+def masked_batch(rows: Sequence[MaskedRow], tokenizer: Tokenizer) -> MaskedBatch:
     starts = np.cumsum([0, *(len(row.read) for row in rows)])
     chosen = ids(*(start + row.chosen for start, row in zip(starts, rows, strict=False)))
     wanted = ids(*(row.wanted for row in rows))
-    return MaskedBatch(PackedBatch.of([row.read for row in rows]), torch.from_numpy(chosen), torch.from_numpy(wanted))
+    read = PackedBatch.of([row.read for row in rows], apart=tokenizer.ends_apart)
+    return MaskedBatch(read, torch.from_numpy(chosen), torch.from_numpy(wanted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ class MaskedLM(LanguageModelling):
 
     name = "masked-lm"
     does = "fills masks in texts"
-    architectures = ("bert", "albert", "deberta", "longformer", "modernbert")
+    architectures = ("bert", "albert", "deberta", "longformer", "modernbert", "xlnet")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
 
     tokenizer: Tokenizer
@@ -89,7 +90,7 @@ class MaskedLM(LanguageModelling):
 
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
-        if not isinstance(parts.model, Trunk) or not isinstance(main_head(parts.model.head), MLMHead):
+        if not isinstance(parts.model, Trunk) or not parts.model.fills_masks:
             return None
         return cls(required_tokenizer(parts), max_length=context_for(parts), settings=parts.extra_config)
 
@@ -99,7 +100,7 @@ class MaskedLM(LanguageModelling):
         return context - 1 - sum(map(len, around(self.tokenizer)))
 
     def collate(self, rows: Sequence[Row], random: np.random.Generator) -> MaskedBatch:
-        return masked_batch([self.hidden(row, random) for (row,) in rows])
+        return masked_batch([self.hidden(row, random) for (row,) in rows], self.tokenizer)
 
     def hidden(self, row: np.ndarray, random: np.random.Generator) -> MaskedRow:
         """A row between its frame, of which nothing is chosen; of each row one token is, at least."""
@@ -115,8 +116,14 @@ class MaskedLM(LanguageModelling):
 
     def predicted(self, model: nn.Module, batch: MaskedBatch) -> TokenPrediction:
         assert isinstance(model, Trunk)
-        features = model.features_at(batch.chosen, batch.read.ids, batch.read.context)
+        read = batch.read
+        features = model.features_at(batch.chosen, read.ids, read.context, *self.marks(model, read))
         return TokenPrediction(word_head(model.head), features, batch.wanted)
+
+    def marks(self, model: Trunk, read: PackedBatch) -> tuple[Tensor, ...]:
+        """What the model is told beside the ids: its segments, and of masks where it asks for them."""
+        mask = self.tokenizer.mask
+        return model.hiding(read.ids == (-1 if mask is None else mask), *read.marks(model))
 
     # ---- evaluation by windows
 
@@ -124,7 +131,7 @@ class MaskedLM(LanguageModelling):
         """A mask is shown wherever a token is asked for."""
         masked = replace(self, shown=(1.0, 0.0))
         hidden = [masked.hidden(row, own_random(row)) for row in rows]
-        return WindowBatch(masked_batch(hidden), [len(row.wanted) for row in hidden])
+        return WindowBatch(masked_batch(hidden, self.tokenizer), [len(row.wanted) for row in hidden])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -151,9 +158,9 @@ class MaskedLM(LanguageModelling):
                 spelled = self.tokenizer.token(mask)
                 where = f" among its first {len(row):,} tokens, which are all that the model reads" if cut else ""
                 raise UserError(f"{text[:60]!r} has no {spelled} to fill{where}", do=f"put {spelled} in")
-        read = to_device(PackedBatch.of([ids(row) for row in rows]), device_of(model))
+        read = to_device(PackedBatch.of([ids(row) for row in rows], apart=self.tokenizer.ends_apart), device_of(model))
         places = (read.ids.flatten() == mask).nonzero().flatten()
-        features = model.features(read.ids, read.context).flatten(0, 1)[places]
+        features = model.features(read.ids, read.context, *self.marks(model, read)).flatten(0, 1)[places]
         probabilities = model.head(features).softmax(-1)  # M V
         top = probabilities.topk(min(options.mask_candidates, probabilities.shape[-1]))
         found = zip(top.indices.tolist(), top.values.tolist(), strict=True)
@@ -204,8 +211,9 @@ class MaskedLM(LanguageModelling):
 
         known = None if masks else tuple(read[at] for at in asked)
         choices = Choices("fill", tuple(asked), known, reader(tokenizer), whole, model.head)
-        inputs = torch.tensor([read], device=device_of(model))
-        return TracedRun(model, lambda: model.features(inputs)[0, asked], choices, text_axes(read, tokenizer))
+        one = to_device(PackedBatch.of([ids(read)], apart=tokenizer.ends_apart), device_of(model))
+        marks, axes = self.marks(model, one), text_axes(read, tokenizer)
+        return TracedRun(model, lambda: model.features(one.ids, one.context, *marks)[0, asked], choices, axes)
 
     # ---- for the report
 

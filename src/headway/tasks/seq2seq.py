@@ -119,7 +119,7 @@ class Seq2Seq(TokenRows, PredictsTargets):
     does = "writes a text from a text"
     target = "token"
     beams = True
-    architectures = ("transformer", "rnn", "seq2seq", "t5", "bart", "led", "marian", "mbart")
+    architectures = ("transformer", "rnn", "seq2seq", "t5", "t5gemma", "bart", "led", "marian", "mbart")
     presets_by_size = ("transformer-nano", "transformer-tiny", "transformer-small", "transformer-base")
 
     tokenizer: Tokenizer

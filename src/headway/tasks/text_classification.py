@@ -139,7 +139,7 @@ class LabelBatch(TextBatch):
 class TextLabelTask(Classification, TextRows):
     """Predict classes of a text, or of its words; texts are cut to `max_length` tokens."""
 
-    architectures = ("bert", "albert", "deberta", "longformer", "modernbert")
+    architectures = ("bert", "albert", "deberta", "longformer", "modernbert", "xlnet")
     presets_by_size = ("bert-tiny", "bert-mini", "bert-small", "bert-medium")
     head_type: ClassVar[type[Classifier] | type[TokenClassifier]]
     problem: ClassVar[str | None] = None  # what the logits of a whole text are

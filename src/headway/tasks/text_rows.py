@@ -76,7 +76,8 @@ class TextRows(TokenRows):
 
     def packed(self, rows: Sequence[Row]) -> PackedBatch:
         """The texts of rows."""
-        return PackedBatch.of([row[0] for row in rows], [int(row[2][0]) for row in rows] if self.columns > 2 else None)
+        seconds = [int(row[2][0]) for row in rows] if self.columns > 2 else None
+        return PackedBatch.of([row[0] for row in rows], seconds, apart=self.tokenizer.ends_apart)
 
     def traced_row(self, model: nn.Module, input: str, options: TraceOptions, reader: OutcomeReader) -> TracedRun:
         """One input with the call that answers it."""

@@ -23,7 +23,6 @@ from headway.data.tokenizer_readers import load_tokenizer
 from headway.data.tokenizer_training import TRAINERS, frame
 from headway.errors import UserError
 from headway.generate.session import context_of
-from headway.nn.context import EMPTY, Context
 from headway.nn.head import MeanPool
 from headway.nn.trunk import Trunk, encoder_of
 from headway.tasks.base import RecordTask, Task
@@ -201,13 +200,14 @@ class ReadsText(Task):
     def embed(self, model: nn.Module, inputs: Sequence[str]) -> Tensor:
         """Vectors of length 1, B C, on packed rows, so that padding costs nothing."""
         read = PackedBatch.of_texts(model, self.fitted(model, inputs), self.tokenizer)
-        return self.pooled(model, read.ids, read.context)
+        return self.pooled(model, read)
 
-    def pooled(self, model: nn.Module, ids: Tensor, context: Context = EMPTY) -> Tensor:
+    def pooled(self, model: nn.Module, read: PackedBatch) -> Tensor:
         """The mean of each text's features, of length 1."""
         from headway.ops.losses import unit_vectors
 
-        return unit_vectors(MeanPool()(encoder_of(model).features(ids, context), context))
+        encoder = encoder_of(model)
+        return unit_vectors(MeanPool()(encoder.features(read.ids, read.context, *read.marks(encoder)), read.context))
 
     def embeddings(self, model: nn.Module, inputs: Sequence[str]) -> list[EmbeddingVector]:
         rows = self.fitted(model, inputs)
@@ -227,7 +227,7 @@ class ReadsText(Task):
     def encoder_input(self, model: nn.Module, rows: Sequence[DataRow]) -> EncoderInput:
         """Texts cut to the model's context, as they are in training."""
         read = PackedBatch.of_texts(model, self.fitted(model, [one.row for one in rows]), self.tokenizer)
-        return EncoderInput(read.ids, read.context)
+        return EncoderInput(read.ids, read.context, marks=read.marks(encoder_of(model)))
 
 
 class TokenRows(RecordTask, ReadsText):

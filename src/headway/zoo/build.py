@@ -132,8 +132,8 @@ ARCHITECTURE_NAMES = """
     albert ast bart beit bert blip bloom captioner clip clip_image clip_text conformer convnext deberta deepseek
     deit dinov2 dinov3 forecaster gemma gpt2 gpt_neox gpt_oss image_text led llama llava longformer lrnet mae marian
     mbart mixtral modernbert mvit mvitv2 olmo olmo2 qwen2_moe resnet rnn seq2seq siglip siglip_image simclr simmim swin
-    swinv2 t5 text_classifier transformer trocr vectors vit vit_captioner wav2vec2 wav2vec2_conformer whisper
-    workbench
+    swinv2 t5 t5gemma text_classifier transformer trocr vectors vit vit_captioner wav2vec2 wav2vec2_conformer whisper
+    workbench xlnet
 """.split()  # noqa: SIM905  easier to read than fifty strings
 ARCHITECTURES = {name: f"headway.zoo.{name}" for name in ARCHITECTURE_NAMES}
 

@@ -20,7 +20,7 @@ from headway.nn.ffn import GatedFFN
 from headway.nn.head import LMHead, SoftCappedHead
 from headway.nn.norm import OffsetRMSNorm
 from headway.nn.trunk import Trunk
-from headway.ops.attend import Dot, SoftCapped
+from headway.ops.attend import Dot, Score, SoftCapped
 from headway.ops.pattern import Causal
 from headway.zoo.build import VOCABULARY_AND_CONTEXT
 from headway.zoo.choices import activation, decoder_top, named, normal, window_of
@@ -62,11 +62,14 @@ CHANGE_NORMS: dict[str, Callable[[Config], nn.Module]] = {
 }
 
 
+def score_of(c: Config) -> Score:
+    scale = (c.head_dim if c.score_dim is None else c.score_dim) ** -0.5
+    return Dot(scale) if c.score_cap is None else SoftCapped(c.score_cap, scale)
+
+
 def build(c: Config) -> Trunk:
     norm = partial(OffsetRMSNorm, c.dim, eps=c.eps)
     change_norm = named("norms", c.norms, CHANGE_NORMS)
-    scale = (c.head_dim if c.score_dim is None else c.score_dim) ** -0.5
-    score = Dot(scale) if c.score_cap is None else SoftCapped(c.score_cap, scale)
 
     def block(layer: int) -> Block:
         window = window_of(layer, c.window, c.local_layers)
@@ -80,7 +83,7 @@ def build(c: Config) -> Trunk:
             pattern=Causal(window),
             rotary=frequencies.rotary(c.head_dim),
             qk_norm=partial(OffsetRMSNorm, eps=c.eps) if c.qk_norm else Identity,
-            score=score,
+            score=score_of(c),
             dropout=c.attention_dropout,
         )
         ffn = GatedFFN(c.dim, c.hidden, act=activation("gelu_tanh"), bias=False)

@@ -70,18 +70,14 @@ QWEN3 = llama(
     qk_norm="heads",
     tied=True,
 )
-GEMMA2 = sized(
-    "gemma",
-    2304,
-    26,
-    8,
-    hidden=9216,
-    window=4096,
-    local_layers=tuple(range(0, 26, 2)),
-    score_dim=256,
-    score_cap=50.0,
-    logit_cap=30.0,
-)
+SECOND_GEMMA: dict[str, Size] = {
+    "window": 4096,
+    "local_layers": tuple(range(0, 26, 2)),
+    "score_dim": 256,
+    "score_cap": 50.0,
+    "logit_cap": 30.0,
+}
+GEMMA2 = sized("gemma", 2304, 26, 8, hidden=9216, **SECOND_GEMMA)
 
 
 NLLB = sized(
@@ -228,11 +224,12 @@ PRESETS: dict[str, Preset] = {
     "qwen1.5-moe-a2.7b": of("qwen2_moe"),
     "gpt-oss-20b": of("gpt_oss"),
     "deepseek-v3": of("deepseek"),
-    # He et al. 2021; Beltagy et al. 2020; Warner et al. 2024; NLLB team 2022
+    # He et al. 2021; Beltagy et al. 2020; Warner et al. 2024; Yang et al. 2019; NLLB team 2022
     "deberta-v3-base": sized("deberta", 768, 12, 12, top="none"),
     "led-base-16384": of("led"),
     "longformer-base-4096": sized("longformer", 768, 12, 12, top="none"),
     "modernbert-base": sized("modernbert", 768, 22, 12, hidden=1152, top="none"),
+    "xlnet-base": of("xlnet", top="none"),
     "nllb-600m": NLLB,
     # Raffel et al. 2020, and its version 1.1; tiny and mini: Tay et al. 2021
     "t5-tiny": t5(256, 4, 4, 1024),
@@ -247,6 +244,7 @@ PRESETS: dict[str, Preset] = {
     "t5-v1.1-large": t5_v1_1(1024, 24, 16, 2816),
     "t5-v1.1-xl": t5_v1_1(2048, 24, 32, 5120),
     "t5-v1.1-xxl": t5_v1_1(4096, 24, 64, 10_240),
+    "t5gemma-2b-2b": of("t5gemma", **SECOND_GEMMA),
     # Lewis et al. 2019; Junczys-Dowmunt et al. 2018 in the size of the OPUS models
     "bart-base": bart(768, 6, 12, 3072),
     "bart-large": bart(1024, 12, 16, 4096),

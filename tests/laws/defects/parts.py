@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
+from headway.ops.pattern import Positions
 from tests.laws.defects.planting import Mutant, instead, result, unpadded_keys
 
 ATTEND = "headway.ops.attend"
@@ -81,6 +83,30 @@ MUTANTS = [
         "padding is routed like the rest",
         "headway.nn.moe:visible_tokens",
         instead(lambda x, ctx: None),
+    ),
+    Mutant(
+        "test_parts.py::test_segments_are_alike_or_unlike",
+        "the number of a segment is a position",
+        "headway.nn.segments:SegmentAttention.locate",
+        lambda right: lambda self, x, ctx: Positions(ctx.positions),
+    ),
+    Mutant(
+        "test_parts.py::test_segments_are_alike_or_unlike",
+        "attention takes no notice of segments",
+        "headway.nn.segments:SegmentAttention.queries_keys",
+        lambda right: lambda self, x, positions, ctx: right(self, x, positions, replace(ctx, positions=None)),
+    ),
+    Mutant(
+        "test_parts.py::test_hidden_tokens_are_unseen",
+        "hidden tokens are keys as others are",
+        "headway.nn.segments:both",
+        instead(lambda keep, seen: keep),
+    ),
+    Mutant(
+        "test_parts.py::test_hidden_tokens_are_unseen",
+        "hidden tokens have their own vectors",
+        "headway.nn.segments:HiddenTokenEmbed.forward",
+        lambda right: lambda self, tokens, ctx, *marks: right(self, tokens, ctx),
     ),
     Mutant(
         "test_parts.py::test_swiglu_of_eight_thirds_is_as_large",

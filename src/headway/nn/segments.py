@@ -89,16 +89,16 @@ class SegmentTrunk(Trunk):
         return *(marks or (torch.zeros_like(hidden, dtype=torch.int64),)), hidden
 
     def forward(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
-        return super().forward(inputs, told(ctx, *marks), *marks)
+        return super().forward(inputs, with_marks(ctx, *marks), *marks)
 
     def features(self, inputs: Tensor, ctx: Context = EMPTY, *marks: Tensor) -> Tensor:
-        return super().features(inputs, told(ctx, *marks), *marks)
+        return super().features(inputs, with_marks(ctx, *marks), *marks)
 
     def features_at(self, index: Tensor, inputs: Tensor, ctx: Context, *marks: Tensor) -> Tensor:
-        return super().features_at(index, inputs, told(ctx, *marks), *marks)
+        return super().features_at(index, inputs, with_marks(ctx, *marks), *marks)
 
 
-def told(ctx: Context, segments: Tensor | None = None, hidden: Tensor | None = None) -> Context:
+def with_marks(ctx: Context, segments: Tensor | None = None, hidden: Tensor | None = None) -> Context:
     """The context with segments as positions, and with hidden tokens that nobody sees."""
     seen = None if hidden is None else ~padded(hidden, ctx.rows)[:, None]  # B 1 T
     return replace(ctx, positions=segments, keep=both(ctx.keep, seen))

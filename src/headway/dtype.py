@@ -58,6 +58,7 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], dtype: str, sto
 
     if dtype == INT8:
         from headway.nn.low_precision import pack, quantise
+        from headway.nn.native_blocks import lower_stacks
 
         if stored == INT8:
             quantise(model)
@@ -66,6 +67,7 @@ def set_weights(model: nn.Module, tensors: Mapping[str, Tensor], dtype: str, sto
             quantise(model)
         arrange(model.eval())
         pack(model)
+        lower_stacks(model)
         return
     fill(model, tensors, getattr(torch, DTYPES[dtype]))
     arrange_later(model.eval())

@@ -26,7 +26,7 @@ import torch
 from headway.generate import lowering
 from headway.native import int8_linear, sequence_attention
 from headway.native.library import NativeLibrary, open_library
-from tests.native import decoders, test_int8, test_sequence_attention, test_step
+from tests.native import decoders, test_int8, test_residual_sublayers, test_sequence_attention, test_step
 
 library = open_library(Path(sys.argv[1]))
 assert isinstance(library, NativeLibrary), library
@@ -51,6 +51,11 @@ for sizes in test_sequence_attention.SIZES:
             test_sequence_attention.test_every_set_gives_the_definition(sizes, masked, masked, patch)
 test_sequence_attention.test_packed_rows_give_the_bits_of_their_padded_view()
 test_sequence_attention.test_threads_give_the_same_bits()
+test_residual_sublayers.test_sublayers_in_turn_give_the_bits_of_their_layers()
+for centred in (False, True):
+    test_residual_sublayers.test_norms_before(centred)
+    test_residual_sublayers.test_norms_after(centred)
+test_residual_sublayers.test_threads_give_the_same_bits()
 print("clean")
 """
 

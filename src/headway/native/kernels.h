@@ -3,6 +3,7 @@
      SET      suffix of all names below
      TARGET   attribute that lets the compiler use the set
      LANES    float32 numbers in a vector; EVENS, ODDS: every other one of two vectors
+     LARGER(a, b), SMALLER(a, b)  of the numbers of two vectors; b where one of them is NaN
      DOT8(sums, w, x)  adds to LANES int32 sums the products of four weights of each at w and four codes: x, made of
                        their address by SPREAD8, of type bytes8
      PANELS8           panels of int8 weights that are read together
@@ -54,10 +55,10 @@ INLINE vec NAME(pick)(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) |
 
 /* e^x to about 2 ulp; 0 below -87, where float32 has no full precision left; NaN stays. */
 INLINE vec NAME(exponential)(vec x) {
-    vec top = NAME(all)(88.0f), t, n, r, p;
-    ivec low = x < NAME(all)(-87.0f), power;
-    x = NAME(pick)(x > top, top, x);
-    x = NAME(pick)(low, NAME(all)(0.0f), x);
+    vec top = NAME(all)(88.0f), bottom = NAME(all)(-87.0f), t, n, r, p;
+    ivec low = x < bottom, power;
+    x = SMALLER(top, x);
+    x = LARGER(bottom, x);
     t = x * 1.44269504f + SHIFT;
     n = t - SHIFT;
     r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first of few bits */
@@ -69,16 +70,16 @@ INLINE vec NAME(exponential)(vec x) {
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     power = ((ivec)t - (ivec)NAME(all)(SHIFT) + 127) << 23;
-    return NAME(pick)(low, NAME(all)(0.0f), p * (vec)power);
+    return (vec)((ivec)(p * (vec)power) & ~low);
 }
 
 INLINE vec NAME(sigmoid)(vec x) { return 1.0f / (1.0f + NAME(exponential)(-x)); }
 
 /* erf as x P(x^2) / Q(x^2), the quotient of Eigen and XLA, to about 4 ulp. */
 INLINE vec NAME(error_function)(vec x) {
-    vec four = NAME(all)(4.0f), s, p, q;
-    x = NAME(pick)(x > four, four, x);
-    x = NAME(pick)(x < -four, -four, x);
+    vec four = NAME(all)(4.0f), less = -four, s, p, q;
+    x = SMALLER(four, x);
+    x = LARGER(less, x);
     s = x * x;
     p = NAME(all)(-2.72614225801306e-10f);
     p = p * s + 2.77068142495902e-08f;
@@ -96,6 +97,7 @@ INLINE vec NAME(error_function)(vec x) {
 }
 
 INLINE vec NAME(activated)(vec x, int style) {
+    const vec zero = {0};
     switch (style) {
     case GELU: return 0.5f * x * (1.0f + NAME(error_function)(x * 0.70710678f));
     /* (1 + tanh(u)) / 2 = sigmoid(2 u) */
@@ -103,7 +105,7 @@ INLINE vec NAME(activated)(vec x, int style) {
     case QUICK_GELU: return x * NAME(sigmoid)(1.702f * x);
     case SILU: return x * NAME(sigmoid)(x);
     case SIGMOID: return NAME(sigmoid)(x);
-    default: return NAME(pick)(x < NAME(all)(0.0f), NAME(all)(0.0f), x); /* RELU */
+    default: return LARGER(zero, x); /* RELU */
     }
 }
 
@@ -313,18 +315,23 @@ TARGET static void NAME(linear_by_input)(const float *x, int64_t rows, int64_t i
     }
 }
 
+INLINE ivec NAME(larger)(ivec a, ivec b) {
+    ivec above = a > b;
+    return (a & above) | (b & ~above);
+}
+
 /* Codes of a row: x / scale to the nearest integer, ties to even, where the largest |x| has the code 127, and 128 more
    where products want them unsigned.  Returns the scale: 0 for a row of zeros, NaN where a number is not finite. */
 TARGET static float NAME(quantise)(const float *x, uint8_t *codes, int64_t width) {
     const int32_t zero = UNSIGNED8 ? 128 : 0;
-    ivec most = {0}; /* the bits of |x| grow with it; those of infinity and NaN are above all others */
+    ivec most[4] = {{0}}; /* the bits of |x| grow with it; those of infinity and NaN are above all others */
     int32_t top = 0;
     int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) {
-        ivec bits = *(const ivec *)(x + i) & 0x7fffffff, larger = bits > most;
-        most = (bits & larger) | (most & ~larger);
-    }
-    for (int k = 0; k < LANES; k++) top = most[k] > top ? most[k] : top;
+    for (; i + 4 * LANES <= width; i += 4 * LANES) /* four, so that none waits for the one before */
+        for (int k = 0; k < 4; k++) most[k] = NAME(larger)(*(const ivec *)(x + i + k * LANES) & 0x7fffffff, most[k]);
+    for (; i + LANES <= width; i += LANES) most[0] = NAME(larger)(*(const ivec *)(x + i) & 0x7fffffff, most[0]);
+    most[0] = NAME(larger)(NAME(larger)(most[0], most[1]), NAME(larger)(most[2], most[3]));
+    for (int k = 0; k < LANES; k++) top = most[0][k] > top ? most[0][k] : top;
     for (; i < width; i++) {
         int32_t bits;
         memcpy(&bits, x + i, sizeof bits);
@@ -353,8 +360,9 @@ INLINE void NAME(panels_int8)(const int P, const int R, const uint8_t *x, int64_
         ivec first = UNSIGNED8 ? *(const ivec *)(to->offsets + v * LANES) : (ivec){0};
         for (int r = 0; r < R; r++) sums[r][v] = first;
     }
-    for (int64_t k = 0; k < depth; k += 4, w += 4 * PANEL) {
-        for (int p = 0; p < P; p++) __builtin_prefetch(w + p * PANEL * depth + to->ahead);
+    const int8_t *next = to->next;
+    for (int64_t k = 0; k < depth; k += 4, w += 4 * PANEL, next += to->pace) {
+        __builtin_prefetch(P > 1 ? next : w + to->ahead);
         for (int r = 0; r < R; r++) {
             bytes8 four = SPREAD8(x + r * depth + k);
             for (int v = 0; v < V; v++)
@@ -384,6 +392,15 @@ INLINE void NAME(rows_int8)(const int P, int64_t rows, const uint8_t *x, int64_t
     }
 }
 
+/* y = added + act(y) for some rows and outputs of a product, from row b and output n on. */
+TARGET static __attribute__((noinline)) void NAME(finish)(const Product *all, float *y, int64_t step, int64_t b,
+                                                          int64_t rows, int64_t n, int64_t outputs) {
+    for (int64_t r = 0; r < rows; r++, y += step) {
+        if (all->style != PLAIN) NAME(activate)(y, NULL, outputs, (int)all->style);
+        if (all->added) NAME(add)(y, all->added + (b + r) * all->outputs + n, 1.0f, outputs);
+    }
+}
+
 /* The product of int8 codes and panels first ... last - 1 of weights.  The rows of a block are multiplied together, so
    that each weight is read once for them; the next block finds the panels in the cache.  Where there is no next one, panels
    are read one after the other, as memory is fastest. */
@@ -398,8 +415,10 @@ TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t 
         }
         together = blocks > 1 && p + PANELS8 <= last && left >= PANELS8 * PANEL ? PANELS8 : 1;
         Panel to = {all->offsets + n, NULL, left < PANEL ? scale : all->scale + n,
-                    !all->bias ? NULL : left < PANEL ? bias : all->bias + n, NULL, 0, 0};
+                    !all->bias ? NULL : left < PANEL ? bias : all->bias + n, NULL, 0, 0, NULL, 0};
         const int8_t *w = all->panels + n * depth;
+        const int64_t size = together * PANEL * depth;
+        if (together > 1) to.pace = (4 * together * PANEL + blocks - 1) / blocks;
         for (int64_t block = 0; block < blocks; block++) {
             int64_t b = all->rows * block / blocks, count = all->rows * (block + 1) / blocks - b;
             const uint8_t *x = all->codes + b * depth;
@@ -407,11 +426,11 @@ TARGET static void NAME(linear_int8)(const Product *all, int64_t first, int64_t 
             to.y = left < PANEL ? y : all->out + b * all->outputs + n;
             to.step = left < PANEL ? PANEL : all->outputs;
             to.ahead = block ? 0 : AHEAD;
+            if (together > 1) to.next = w + size + size * block / blocks;
             if (together == PANELS8) NAME(rows_int8)(PANELS8, count, x, depth, w, &to);
             else NAME(rows_int8)(1, count, x, depth, w, &to);
-            for (int64_t r = 0; r < count && all->style != PLAIN; r++)
-                for (float *at = to.y + r * to.step, *end = at + together * PANEL; at < end; at += LANES)
-                    STORE(at, NAME(activated)(LOAD(at), all->style));
+            if (all->style != PLAIN || all->added)
+                NAME(finish)(all, to.y, to.step, b, count, n, left < together * PANEL ? left : together * PANEL);
             if (left < PANEL)
                 for (int64_t r = 0; r < count; r++)
                     memcpy(all->out + (b + r) * all->outputs + n, y + r * PANEL, (size_t)left * sizeof *y);
@@ -456,7 +475,7 @@ TARGET static void NAME(attend)(const float *q, const Seen *of, int64_t width, f
             if (!of->keep[first + i]) weights[i] = -INFINITY;
         for (int64_t i = count; i < s + LANES; i++) weights[i] = -INFINITY;
         scores = LOAD(weights + s);
-        tops = NAME(pick)(scores > tops, scores, tops);
+        tops = LARGER(scores, tops);
     }
     float top = -INFINITY, total;
     for (int i = 0; i < LANES; i++) top = tops[i] > top ? tops[i] : top;
@@ -483,17 +502,19 @@ TARGET static void NAME(attend)(const float *q, const Seen *of, int64_t width, f
    whole number of vectors.  Returns their sum, or 1 where none is seen. */
 INLINE float NAME(soften)(float *logits, int64_t last, int64_t wide, float scale, const uint8_t *keep) {
     vec tops = NAME(all)(-INFINITY), sums = {0};
-    float top = -INFINITY;
     for (int64_t s = 0; keep && s < last; s++)
         if (!keep[s]) logits[s] = -INFINITY;
     for (int64_t s = last; s < wide; s++) logits[s] = -INFINITY;
     for (int64_t s = 0; s < wide; s += LANES) {
         vec scaled = LOAD(logits + s) * scale;
-        tops = NAME(pick)(scaled > tops, scaled, tops);
+        tops = LARGER(scaled, tops);
         STORE(logits + s, scaled);
     }
-    for (int i = 0; i < LANES; i++) top = tops[i] > top ? tops[i] : top;
-    if (top == -INFINITY) top = 0.0f; /* of NaN and of nothing */
+    for (int many = LANES; many > 1; many /= 2) {
+        vec even = SHUFFLE(tops, tops, EVENS), odd = SHUFFLE(tops, tops, ODDS);
+        tops = LARGER(even, odd);
+    }
+    float top = tops[0] == -INFINITY ? 0.0f : tops[0]; /* of NaN and of nothing: 0 */
     for (int64_t s = 0; s < wide; s += LANES) {
         vec e = NAME(exponential)(LOAD(logits + s) - top);
         STORE(logits + s, e);
@@ -520,13 +541,14 @@ TARGET static void NAME(attend_sequence)(const Attention *all, const Sequence *o
     for (int64_t d = 0; d < width; d += PAIR)
         for (int64_t s = 0, real = depth - d < PAIR ? depth - d : PAIR; s < count; s++) {
             float *to = v_panels + d * count + s * PAIR;
-            memcpy(to, v + s * all->v_token + d, (size_t)real * sizeof *to);
-            memset(to + real, 0, (size_t)(PAIR - real) * sizeof *to);
+            const float *from = v + s * all->v_token + d;
+            for (int64_t i = 0; i < real; i++) to[i] = from[i];
+            for (int64_t i = real; i < PAIR; i++) to[i] = 0.0f;
         }
     int64_t blocks = (of->queries + ROWS32 - 1) / ROWS32;
     for (int64_t block = 0; block < blocks; block++) {
         int64_t b = of->queries * block / blocks, rows = of->queries * (block + 1) / blocks - b;
-        int64_t seen = all->causal && b + rows < count ? b + rows : count, wide = (seen + PAIR - 1) / PAIR * PAIR;
+        int64_t seen = all->causal && b + rows < count ? b + rows : count, wide = (seen + LANES - 1) / LANES * LANES;
         float totals[ROWS32];
         memset(weights, 0, (size_t)(rows * keys) * sizeof *weights);
         memset(y, 0, (size_t)(rows * width) * sizeof *y);
@@ -567,6 +589,8 @@ static const Kernels NAME(kernels) = {
 #undef LANES
 #undef EVENS
 #undef ODDS
+#undef LARGER
+#undef SMALLER
 #undef bytes8
 #undef SPREAD8
 #undef DOT8

@@ -82,8 +82,8 @@ def declare(handle: ctypes.CDLL) -> None:
     handle.headway_set_name.argtypes = handle.headway_runs.argtypes = [ctypes.c_int]
     handle.headway_step.argtypes = [pointer, number, number]
     handle.headway_pack_int8.argtypes = [number, number, pointer, pointer, pointer]
-    handle.headway_linear_int8.restype = handle.headway_attend.restype = None
-    handle.headway_attend.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
+    handle.headway_linear_int8.restype = handle.headway_attend.restype = handle.headway_encode.restype = None
+    handle.headway_attend.argtypes = handle.headway_encode.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
     handle.headway_linear_int8.argtypes = [pointer, number, number, number, *[pointer] * 7, *[ctypes.c_int] * 3]
 
 

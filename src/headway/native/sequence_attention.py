@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +25,14 @@ PAIR, ROWS = 32, 12  # as many keys, and queries, as the largest vectors compute
 I64, POINTER = ctypes.c_int64, ctypes.c_void_p
 # of each sequence: q, k, v in numbers; row of the output; keep; how many queries and keys
 Starts = list[tuple[int, ...]]
+
+
+class AttentionSizes(NamedTuple):
+    """Heads, kv-heads, and the width of each."""
+
+    heads: int
+    kv_heads: int
+    width: int
 
 
 class AttentionCall(ctypes.Structure):
@@ -66,12 +75,18 @@ def attend_packed(
 ) -> Tensor:
     """Queries N H D, keys and values N G D of sequences of these lengths → N H D: the same numbers, bit for bit, that
     their padded view gives."""
-    starts, first, out = Starts(), 0, torch.empty(q.shape, dtype=torch.float32)
-    for length in lengths:
-        starts.append((*(first * x.stride(0) for x in (q, k, v)), first, -1, length, length))
-        first += length
+    out, starts = torch.empty(q.shape, dtype=torch.float32), packed_starts(lengths, [x.stride(0) for x in (q, k, v)])
     call(library, library.best, (q, k, v), out, starts, None, causal, scale)
     return out
+
+
+def packed_starts(lengths: Sequence[int], strides: Sequence[int]) -> Starts:
+    """Sequences that follow one another; strides are those of the tokens of q, k and v."""
+    starts, first = Starts(), 0
+    for length in lengths:
+        starts.append((*(first * stride for stride in strides), first, -1, length, length))
+        first += length
+    return starts
 
 
 def usable_library(*given: Tensor) -> NativeLibrary | None:
@@ -94,21 +109,23 @@ def call(
     scale: float,
 ) -> None:
     """Queries, keys and values, … heads width, from their starts into the rows of `out`, by an instruction set."""
-    q, k, v = given
-    threads, keys, width = torch.get_num_threads(), max(one[6] for one in starts), q.shape[-1]
+    sizes = AttentionSizes(given[0].shape[-2], given[1].shape[-2], given[0].shape[-1])
+    strides = (*(x.stride(-3) for x in given), *(x.stride(-2) for x in given))
+    arguments, _alive = attention_call(sizes, starts, strides)
+    arguments.q, arguments.k, arguments.v, arguments.out = (x.data_ptr() for x in (*given, out))
+    arguments.keep, arguments.scale, arguments.causal = None if keep is None else keep.data_ptr(), scale, causal
+    library.handle.headway_attend(ctypes.byref(arguments), torch.get_num_threads(), instructions)
+
+
+def attention_call(
+    sizes: AttentionSizes, starts: Starts, strides: tuple[int, ...]
+) -> tuple[AttentionCall, tuple[Tensor, Tensor]]:
+    """The arguments of a call but for what it reads and writes, and the tensors that they point at; strides are those
+    of the tokens of q, k and v, and of their heads."""
+    keys, width = max(one[6] for one in starts), sizes.width
     padded, wide = -(-keys // PAIR) * PAIR, -(-width // PAIR) * PAIR
     each = padded * width + keys * wide + ROWS * (padded + wide)
-    room, sequences = torch.empty(max(threads, 1), each, dtype=torch.float32), torch.tensor(starts)
-    arguments = AttentionCall(
-        *(x.data_ptr() for x in (q, k, v, out)),
-        None if keep is None else keep.data_ptr(),
-        sequences.data_ptr(),
-        *(len(starts), q.shape[-2], k.shape[-2], width),
-        *(x.stride(-3) for x in given),
-        *(x.stride(-2) for x in given),
-        room.data_ptr(),
-        each,
-        scale,
-        int(causal),
-    )
-    library.handle.headway_attend(ctypes.byref(arguments), threads, instructions)
+    room, sequences = torch.empty(max(torch.get_num_threads(), 1), each, dtype=torch.float32), torch.tensor(starts)
+    made = AttentionCall(None, None, None, None, None, sequences.data_ptr(), len(starts), *sizes, *strides)
+    made.room, made.room_each = room.data_ptr(), each
+    return made, (room, sequences)

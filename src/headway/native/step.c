@@ -80,10 +80,17 @@ typedef struct {
     const int8_t *panels;
     const int32_t *offsets; /* -128 times the sum of an output's weights */
     const float *scale, *bias;
-    int64_t rows, inputs, depth, outputs;
+    const float *added;     /* rows x outputs that the outputs are added to; NULL: none */
     float *out;
-    int style; /* an activation of the outputs; PLAIN: none */
+    int64_t rows, inputs, depth, outputs;
+    int64_t style; /* an activation of the outputs; PLAIN: none */
 } Product;
+
+typedef struct { /* a layer norm, or an RMS norm where not `centred`; weight and bias may be absent */
+    const float *weight, *bias;
+    float eps;
+    int32_t centred;
+} Norm;
 
 typedef struct { /* the keys and values that one query of one head sees: first ... last - 1 */
     const float *k, *v; /* of the head, in the query's row; with origins: in row 0 */
@@ -99,6 +106,8 @@ typedef struct { /* what a panel writes to, and by what its sums are multiplied 
     const float *steps, *scale, *bias;
     float *y;
     int64_t step, ahead;
+    const int8_t *next; /* of several panels together: those that follow, fetched in parts, `pace` bytes at a time */
+    int64_t pace;
 } Panel;
 
 /* Attention of many queries, as those of whole sequences; `headway.native.sequence_attention` writes the same structures. */
@@ -121,6 +130,29 @@ typedef struct {
     float scale;       /* above 0 */
     int32_t causal;    /* the query at i sees the keys up to that at i */
 } Attention;
+
+/* after(x + last(between(first(before(x))))): a residual sublayer with layers of int8; `headway.native.encoder` writes the
+   same structures.  `first` is one layer, with its activation, or queries, keys and values, between which there is
+   attention. */
+typedef struct {
+    const Norm *before, *after; /* NULL: none */
+    Product first[3], last;     /* without codes, steps and outputs */
+    int64_t count;              /* of `first`; 3: attention */
+    float scale;                /* of attention */
+    int32_t causal;
+} Sublayer;
+
+typedef struct {
+    const Sublayer *sublayers;
+    int64_t count, rows, width;
+    const float *x;     /* rows x width */
+    float *out, *other; /* rows x width: the sublayers write to them in turn, the last to `out` */
+    float *between;     /* rows x what first layers give, and what attention gives */
+    float *row;         /* room for a row that is normed */
+    uint8_t *codes;     /* int8 inputs, rows x widest, up to CHUNK rows */
+    float *steps;
+    const Attention *attention; /* all but q, k, v, out, scale and causal; NULL: no sublayer has any */
+} Encoder;
 
 #if defined(__x86_64__)
 static inline int32_t four_bytes(const uint8_t *p) {
@@ -155,6 +187,8 @@ typedef struct {
 #define LANES 4
 #define EVENS 0, 2, 4, 6
 #define ODDS 1, 3, 5, 7
+#define LARGER(a, b) (NAME(pick)((a) > (b), a, b))
+#define SMALLER(a, b) (NAME(pick)((a) < (b), a, b))
 #define UNSIGNED8 0
 #define ROWS8 6
 #define PANELS8 1
@@ -190,6 +224,8 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 8
 #define EVENS 0, 2, 4, 6, 8, 10, 12, 14
 #define ODDS 1, 3, 5, 7, 9, 11, 13, 15
+#define LARGER(a, b) ((vec)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define SMALLER(a, b) ((vec)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define UNSIGNED8 1
 #define ROWS8 6
 #define PANELS8 1
@@ -207,6 +243,8 @@ static inline plain8 dot8_plain(plain8 sums, const int8_t *w, const int8_t *x) {
 #define LANES 16
 #define EVENS 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LARGER(a, b) ((vec)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define SMALLER(a, b) ((vec)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define UNSIGNED8 1
 #define ROWS8 12
 #define PANELS8 2
@@ -389,20 +427,27 @@ static void multiply_int8(void *given, int part, int parts) {
     job->kernels->linear_int8(job->product, first / PANEL, (last + PANEL - 1) / PANEL);
 }
 
-/* x (rows x inputs) to out, some rows at a time, whose codes stay in the cache: even parts, since few rows take as long
-   to read the weights for as many. */
-static void run_product(Product one, const Kernels *kernels, const float *x, int64_t rows, int threads) {
-    one.depth = (one.inputs + 3) / 4 * 4;
-    int64_t chunks = (rows + CHUNK - 1) / CHUNK;
-    for (int64_t chunk = 0; chunk < chunks; chunk++, one.out += one.rows * one.outputs, x += one.rows * one.inputs) {
-        one.rows = rows * (chunk + 1) / chunks - rows * chunk / chunks;
-        for (int64_t b = 0; b < one.rows; b++) {
-            uint8_t *codes = one.codes + b * one.depth;
-            one.steps[b] = kernels->quantise(x + b * one.inputs, codes, one.inputs);
-            memset(codes + one.inputs, 0, (size_t)(one.depth - one.inputs));
+/* x (rows x inputs), or its norm, to the outputs of `count` products of the same codes, some rows at a time, whose codes
+   stay in the cache: even parts, since few rows take as long to read the weights for as many. */
+static void run_products(const Product *products, int64_t count, const Kernels *kernels, const float *x, int64_t rows,
+                         const Norm *norm, float *normed, int threads) {
+    const int64_t inputs = products->inputs, depth = (inputs + 3) / 4 * 4, chunks = (rows + CHUNK - 1) / CHUNK;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t first = rows * chunk / chunks, many = rows * (chunk + 1) / chunks - first;
+        for (int64_t b = 0; b < many; b++) {
+            const float *row = x + (first + b) * inputs;
+            uint8_t *codes = products->codes + b * depth;
+            if (norm) kernels->normalise(row, normed, inputs, norm->centred, norm->eps, norm->weight, norm->bias);
+            products->steps[b] = kernels->quantise(norm ? normed : row, codes, inputs);
+            memset(codes + inputs, 0, (size_t)(depth - inputs));
         }
-        Int8Job job = {kernels, &one};
-        spread(multiply_int8, &job, parts_for(one.rows * one.inputs * one.outputs, threads));
+        for (int64_t i = 0; i < count; i++) {
+            Product one = products[i];
+            one.rows = many, one.depth = depth, one.out += first * one.outputs;
+            if (one.added) one.added += first * one.outputs;
+            Int8Job job = {kernels, &one};
+            spread(multiply_int8, &job, parts_for(many * inputs * one.outputs, threads));
+        }
     }
 }
 
@@ -504,8 +549,8 @@ static void run(const Op *op, const Call *call, const Kernels *kernels, int thre
         break;
     case LINEAR: spread(linear, &job, parts_for((int64_t)op->inputs * width, threads)); break;
     case LINEAR_INT8: {
-        Product one = {call->codes, call->steps, op->weight, op->offsets, op->scale, op->bias, 0, op->inputs, 0, width, out, PLAIN};
-        run_product(one, kernels, in, rows, threads);
+        Product one = {call->codes, call->steps, op->weight, op->offsets, op->scale, op->bias, NULL, out, 0, op->inputs, 0, width, PLAIN};
+        run_products(&one, 1, kernels, in, rows, NULL, NULL, threads);
         break;
     }
     case ROTARY: rotate(op, call); break;
@@ -572,9 +617,9 @@ EXPORT int headway_pack_int8(int64_t outputs, int64_t inputs, const int8_t *weig
 EXPORT void headway_linear_int8(const float *x, int64_t rows, int64_t inputs, int64_t outputs, const int8_t *panels,
                                 const int32_t *offsets, const float *scale, const float *bias, float *out,
                                 uint8_t *codes, float *steps, int style, int threads, int set) {
-    Product one = {codes, steps, panels, offsets, scale, bias, 0, inputs, 0, outputs, out, style};
+    Product one = {codes, steps, panels, offsets, scale, bias, NULL, out, 0, inputs, 0, outputs, style};
     threads = take_threads(threads);
-    run_product(one, SETS[set].kernels, x, rows, threads);
+    run_products(&one, 1, SETS[set].kernels, x, rows, NULL, NULL, threads);
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
 }
 
@@ -590,12 +635,52 @@ static void attend_sequences(void *given, int part, int parts) {
         job->kernels->attend_sequence(all, all->sequences + one / all->heads, one % all->heads, all->room + part * all->room_each);
 }
 
-/* Attention of whole sequences; each has a query and a key. */
-EXPORT void headway_attend(const Attention *all, int threads, int set) {
-    AttentionJob job = {SETS[set].kernels, all};
+static void attend_all(const Attention *all, const Kernels *kernels, int threads) {
+    AttentionJob job = {kernels, all};
     int64_t work = 0;
     for (int64_t i = 0; i < all->count; i++) work += all->sequences[i].queries * all->sequences[i].keys;
-    threads = take_threads(threads);
     spread(attend_sequences, &job, parts_for(work * all->heads * all->head_dim, threads));
+}
+
+/* Attention of whole sequences; each has a query and a key. */
+EXPORT void headway_attend(const Attention *all, int threads, int set) {
+    threads = take_threads(threads);
+    attend_all(all, SETS[set].kernels, threads);
+    if (threads > 1) pthread_mutex_unlock(&pool.owner);
+}
+
+/* One sublayer: x to out. */
+static void run_sublayer(const Sublayer *of, const Encoder *all, const float *x, float *out, const Kernels *kernels, int threads) {
+    Product first[3], last = of->last;
+    float *to = all->between;
+    const float *seen = to;
+    for (int64_t i = 0; i < of->count; to += all->rows * first[i].outputs, i++) {
+        first[i] = of->first[i];
+        first[i].codes = all->codes, first[i].steps = all->steps, first[i].out = to;
+    }
+    run_products(first, of->count, kernels, x, all->rows, of->before, all->row, threads);
+    if (of->count == 3) {
+        Attention attention = *all->attention;
+        attention.q = first[0].out, attention.k = first[1].out, attention.v = first[2].out, attention.out = to;
+        attention.scale = of->scale, attention.causal = of->causal;
+        attend_all(&attention, kernels, threads);
+        seen = to;
+    }
+    last.codes = all->codes, last.steps = all->steps, last.out = out, last.added = x;
+    run_products(&last, 1, kernels, seen, all->rows, NULL, NULL, threads);
+    for (int64_t b = 0; b < all->rows && of->after; b++)
+        kernels->normalise(out + b * all->width, out + b * all->width, all->width, of->after->centred, of->after->eps,
+                           of->after->weight, of->after->bias);
+}
+
+/* Residual sublayers in turn. */
+EXPORT void headway_encode(const Encoder *all, int threads, int set) {
+    const float *x = all->x;
+    threads = take_threads(threads);
+    for (int64_t i = 0; i < all->count; i++) {
+        float *out = (all->count - i) % 2 ? all->out : all->other;
+        run_sublayer(all->sublayers + i, all, x, out, SETS[set].kernels, threads);
+        x = out;
+    }
     if (threads > 1) pthread_mutex_unlock(&pool.owner);
 }

@@ -19,7 +19,7 @@ Axes:  B batch   T tokens   C width
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import torch
@@ -112,15 +112,23 @@ class ParallelBlock(Block):
 
 
 class Stack(nn.Module):
-    """Blocks in turn, then a norm."""
+    """Blocks in turn, then a norm.
+
+    `native` runs all blocks in one call (`native_blocks.lower_stacks`), or says that this call is for the blocks.
+    """
 
     tokenwise = False
+
+    native: Callable[[Tensor, Context], Tensor | None] | None = None
 
     def __init__(self, blocks: Iterable[nn.Module], norm: nn.Module | None = None):
         super().__init__()
         self.blocks, self.norm = nn.ModuleList(blocks), norm or Identity()
 
     def forward(self, x: Tensor, ctx: Context = EMPTY) -> Tensor:
+        y = None if self.native is None or torch.compiler.is_compiling() else self.native(x, ctx)
+        if y is not None:
+            return self.norm(y)
         for block in self.blocks:
             x = block(x, ctx)
         return self.norm(x)

@@ -42,7 +42,13 @@ BY_TORCH = {
     *("zoo captioner decoder", "zoo captioner decoder, hard"),  # recurrent
     "zoo clip text",  # has no head of words
     "zoo llava decoder",  # patches among words
-    *("zoo gemma", "zoo olmo2", "zoo gpt-neox", "zoo falcon"),  # norms behind sublayers, and parallel ones
+    *(
+        "zoo gemma",
+        "zoo t5gemma decoder",
+        "zoo olmo2",
+        "zoo gpt-neox",
+        "zoo falcon",
+    ),  # norms behind sublayers, and parallel ones
 }
 
 

@@ -282,18 +282,20 @@ def processor_limit(seconds: float, error: Exception) -> Generator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-WAIT_POLICY = "OMP_WAIT_POLICY"
-WAITING = (WAIT_POLICY, "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # variables that say how threads wait for one another
+SPIN_COUNT = "GOMP_SPINCOUNT"
+WAITING = ("OMP_WAIT_POLICY", SPIN_COUNT, "KMP_BLOCKTIME")  # variables that say how threads wait for one another
+SPINS = 1000  # before a thread sleeps; two threads of a tiny GPT: 0.9 × the speed of long spinning on idle cores
 
 
-def wait_passively() -> None:
-    """Lets torch's threads sleep while they wait for one another, unless the user has said how they wait.
+def spin_briefly() -> None:
+    """Lets torch's threads sleep soon while they wait for one another, unless the user has said how they wait.
 
-    By default they spin, which costs all of them their speed as soon as another process wants a core
-    (`bench/threads.py`).  OpenMP reads this once, when torch is loaded; after that nothing is changed.
+    By default they spin for long, which costs all of them their speed as soon as another process wants a core; asleep
+    at once (OMP_WAIT_POLICY=PASSIVE), small models lose half of theirs on idle cores (`bench/threads.py`).  OpenMP
+    reads this once, when torch is loaded; after that nothing is changed.
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
-        os.environ[WAIT_POLICY] = "PASSIVE"
+        os.environ[SPIN_COUNT] = str(SPINS)
 
 
 def describe_waiting() -> str:

@@ -49,7 +49,7 @@ from headway.cli.standard_input import DASH
 from headway.console import fitted, is_terminal, progress_on
 from headway.errors import UserError, listed, nearest
 from headway.recipe import SETTINGS
-from headway.system import Terminated, memory_errors, wait_passively
+from headway.system import Terminated, memory_errors, spin_briefly
 from headway.tasks.registry import SPELLING
 from headway.training.setting_origins import COMMAND_LINE
 
@@ -121,7 +121,7 @@ app.command(bench_command.bench)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    wait_passively()
+    spin_briefly()
     forgive_narrow_encodings()
     try:
         code = copy_context().run(dispatch, words)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import random
 import re
@@ -389,7 +390,7 @@ def table(found: Sequence[Trial], version: str) -> str:
     lines, below, behind = [HEAD], list[str](), list[str]()
     for data in DATA:
         for minutes in sorted({trial.minutes for trial in found if trial.data == data.name}):
-            some = [trial for trial in found if (trial.data, trial.minutes) == (data.name, minutes)]
+            some = comparable([trial for trial in found if (trial.data, trial.minutes) == (data.name, minutes)])
             lines.append(table_line(data, minutes, some, version))
             if is_below(data, [trial for trial in some if not trial.setting]):
                 below.append(f"{data.name} ({minutes:g} min)")
@@ -403,6 +404,17 @@ def table(found: Sequence[Trial], version: str) -> str:
             f"\nThe search was better by more than 2 points, or 3 % of a loss or an error, on {', '.join(behind)}."
         )
     return "\n".join(lines) + "\n"
+
+
+def comparable(some: Sequence[Trial]) -> list[Trial]:
+    """Without trainings whose setting is a multiple of what was the default in an earlier version."""
+    usual = {trial.seed: trial.chosen for trial in some if not trial.setting}
+
+    def is_multiple(trial: Trial) -> bool:
+        expected = trial.factor * usual.get(trial.seed, {}).get(trial.setting, math.inf)
+        return math.isclose(trial.chosen[trial.setting], expected, rel_tol=0.05)
+
+    return [trial for trial in some if not trial.setting or is_multiple(trial)]
 
 
 def is_below(data: DataSet, defaults: Sequence[Trial]) -> bool:

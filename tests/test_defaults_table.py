@@ -48,8 +48,8 @@ def test_data_sets_are_made_and_keep_their_test_apart(defaults: ModuleType, shar
 
 
 def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType) -> None:
-    def trial(seed: int, score: float, setting: str = "", factor: float = 1.0) -> object:
-        chosen = {"train.lr": 1e-3, "train.batch": 512}
+    def trial(seed: int, score: float, setting: str = "", factor: float = 1.0, usual: float = 1e-3) -> object:
+        chosen = {"train.lr": factor * usual, "train.batch": 512}
         simple = {"majority class": 0.5, "naive Bayes": 0.7}
         known = ("reviews-2000", 1.0, seed, setting, factor, score, 1067, "bert-tiny", chosen, simple)
         return defaults.Trial(*known, 0.9 + seed / 100, "abcdef0" if seed > 1 else "de3bfd4")
@@ -75,6 +75,8 @@ def test_the_table_has_the_mean_the_search_and_the_baseline(defaults: ModuleType
     changed = [trial(1, 0.65, "train.lr", 3.0), trial(2, 0.81, "train.lr", 3.0), trial(1, 0.9, "train.lr")]
     several = [trial(1, 0.6), trial(2, 0.8), *changed]
     assert "0.73 (train.lr × 3, best of 3, mean of 2 seeds; defaults 0.7)" in defaults.table(several, "abcdef0")
+    earlier = [trial(1, 0.6), trial(1, 0.9, "train.lr", 3.0, usual=5e-4)]  # of another default
+    assert "train.lr × 3" not in defaults.table(earlier, "abcdef0")
 
 
 def test_trials_of_earlier_sessions_are_read_and_the_last_of_equal_ones_counts(

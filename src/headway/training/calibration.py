@@ -169,8 +169,8 @@ def with_dtype(made: Plan, clock: Clock = perf_counter) -> tuple[Plan, str]:
         check_bf16()
     except UserError:
         return decided(made, FP32), f"{FP32}: {BF16} does not run on this machine"
-    low, held = decided(made, BF16), made.teacher.bytes if made.teacher else 0
-    if made.config is not None and not fits_memory(made.config, low.recipe, made.encoded, held):
+    low = decided(made, BF16)
+    if made.config is not None and not fits_memory(made.config, low.recipe, made.encoded, made.teacher_bytes):
         return decided(made, FP32), f"{FP32}: {BF16} copies of weights exceed memory"
     gain, steps = compared(made, clock)
     each = f"{counted(steps, 'step')} each"
@@ -247,7 +247,7 @@ def estimated(made: Plan, clock: Clock) -> StepTiming:
     units = units_of_step(made) / made.share.processes
     step = units * median([one / read for one, read in times[1:]])
     memory = round(training_memory(made.config, made.recipe, made.encoded).total)
-    memory += made.teacher.bytes if made.teacher else 0
+    memory += made.teacher_bytes
     unit = made.encoded.unit  # in an evaluation nobody asks the teacher
     evaluation *= weights_per_token(made.config, unit) / weights_per_token(small.config, unit)
     return StepTiming(times_deeper * step, evaluation, memory, estimated=True)

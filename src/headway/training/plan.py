@@ -139,6 +139,11 @@ class Plan:
         return self.recipe.out
 
     @property
+    def teacher_bytes(self) -> int:
+        """The memory that the teacher takes."""
+        return self.teacher.bytes if self.teacher else 0
+
+    @property
     def on_test(self) -> Plan:
         """This plan with the test data in the place of validation, to be scored by the same means."""
         encoded = replace(self.encoded, validation=self.encoded.test, held=None)
@@ -321,8 +326,7 @@ def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
     found = replace(found, recipe=resolved_recipe(recipe, found, threads))
     if config is not None:
         others = chain(found.models(smaller_presets(found.architecture, found.recipe)), found.usual_models())
-        held = found.teacher.bytes if found.teacher else 0
-        recipe = fitted_to_memory(config, found.recipe, found.encoded, others, held)
+        recipe = fitted_to_memory(config, found.recipe, found.encoded, others, found.teacher_bytes)
     else:
         recipe = with_checkpointing(found.recipe, found.recipe.train.recompute or False)
     check_blocks(found.shape(), recipe)

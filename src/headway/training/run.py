@@ -301,7 +301,7 @@ def scored(made: Plan, model: nn.Module, world: World = ALONE) -> EvalResult:
     assert evaluator is not None
     with sharing(world):
         found = evaluator(model.eval())
-    return (world.first and with_baselines(made, found, model, ALL_ANSWERS)) or found
+    return found if not world.first else with_baselines(made, found, model, ALL_ANSWERS) or found
 
 
 def save_model(made: Plan, model: nn.Module) -> None:

@@ -23,7 +23,8 @@ from headway.training.api import Data, requested
 from headway.training.build import batches_of, duration, evaluator_of, learner_of, require, units_of_step
 from headway.training.comparison_plan import checked, name_of, parameters, planned, with_shared
 from headway.training.comparison_result import Budget, Choice, Choices, ComparisonResult, Variant
-from headway.training.plan import NO_PARTS, OwnParts, Plan, reseeded, tokenizer_texts
+from headway.training.dataset import tokenizer_texts
+from headway.training.plan import NO_PARTS, OwnParts, Plan, reseeded
 from headway.training.recipe_sources import RecipeLayers, resolve
 from headway.zoo.build import config_of, on_meta, to_plain
 

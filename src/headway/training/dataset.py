@@ -35,8 +35,10 @@ from headway.data.shard_cache import cached_shards
 from headway.data.shards import Shards, digest, write_shards
 from headway.data.splits import DataSplits
 from headway.errors import UserError
+from headway.recipe import Recipe
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what files hold is told before
+    from headway.data.tokenizer import Tokenizer
     from headway.tasks.base import RecordTask, StreamTask, Task, TaskSetup
 
 ENCODED_TOGETHER = 1000  # records
@@ -82,18 +84,29 @@ class EncodedDataset:
 
 
 def encoded_dataset(
-    setup: TaskSetup, splits: DataSplits, seed: int, max_length: int, cache: ShardCache
+    recipe: Recipe, setup: TaskSetup, splits: DataSplits, max_length: int, scratch: Path | None = None
 ) -> EncodedDataset:
-    """The rows of a task, as batches of training and of validation."""
+    """The rows of the data on disk, as batches of training and of validation, in an order by the recipe's seed."""
     from headway.tasks.base import RecordTask, StreamTask
 
-    task = setup.task
+    task, data, seed = setup.task, recipe.data, recipe.seed
+    shape = str((seed, splits.share, data.stratify, max_length))
+    paths = (*data.path, *data.validation, *data.test) if setup.preprocess else ()
+    places = [f"{path} {Path(path).absolute()}" for path in paths]  # rows of images and sounds name their files
+    key = digest((), splits.digest, repr(task), *tokenizer_texts(setup), shape, *places)
+    cache = ShardCache(key, scratch)
     if isinstance(task, StreamTask):
         return encode_stream(task, splits, seed, task.stride(max_length), cache)
     assert isinstance(task, RecordTask)
     known = [one.vocab for one in (setup.tokenizer, setup.target_tokenizer) if one]
     vocab = MEDIA_NUMBERS if setup.preprocess else max([setup.classes + 1, task.max_id + 1, *known])
     return encode_records(task, splits, seed, vocab, cache)
+
+
+def tokenizer_texts(setup: TaskSetup) -> list[str]:
+    """The tokenizers, to be hashed."""
+    found: tuple[Tokenizer | None, ...] = (setup.tokenizer, setup.target_tokenizer)
+    return [one.backend.to_str() for one in found if one]
 
 
 def encode_records(task: RecordTask, splits: DataSplits, seed: int, vocab: int, cache: ShardCache) -> EncodedDataset:

@@ -20,9 +20,7 @@ from torch import nn
 
 from headway.console import phase
 from headway.data.order import WHOLE, StepShare, keyed
-from headway.data.shards import digest
 from headway.data.splits import DataSplits
-from headway.data.tokenizer import Tokenizer
 from headway.dtype import INT8, device_named
 from headway.errors import UserError
 from headway.loading import load
@@ -32,7 +30,7 @@ from headway.tasks.base import Task, TaskSetup, task_class
 from headway.tasks.model_parts import CUSTOM, CountsWeights
 from headway.tasks.registry import TASKS
 from headway.tasks.text_tasks import given
-from headway.training.dataset import EncodedDataset, ShardCache, encoded_dataset
+from headway.training.dataset import EncodedDataset, encoded_dataset
 from headway.training.defaults import (
     MINUTES,
     THROUGHPUT,
@@ -255,7 +253,7 @@ def plan(
         )
         raise UserError(said, do="leave out train.class_weights")
 
-    encoded = encoded_rows(draft, setup, splits, scratch)
+    encoded = encoded_dataset(draft, setup, splits, max_length_of(draft, setup), scratch)
     parts = [(splits.skipped, splits.train), (splits.validation_skipped, splits.validation)]
     for skipped, read in (*parts, (splits.test_skipped, splits.test)):
         # where all was in the cache, nobody has read it yet
@@ -266,29 +264,18 @@ def plan(
     length = row_length(found.task, cast(int, found.recipe.train.batch))
     if draft.data.max_length is None and length < max_length_of(draft, setup):
         setup = replace(setup, chosen={**setup.chosen, "data.max_length": length})
-        found = finish_plan(
-            layers, replace(draft_plan, setup=setup, encoded=encoded_rows(draft, setup, splits, scratch))
-        )
+        encoded = encoded_dataset(draft, setup, splits, length, scratch)
+        found = finish_plan(layers, replace(draft_plan, setup=setup, encoded=encoded))
     if teacher is not None:
         teacher.check_length(cast(int, found.recipe.data.max_length))
     return found
 
 
-def encoded_rows(recipe: Recipe, setup: TaskSetup, splits: DataSplits, scratch: Path | None) -> EncodedDataset:
-    """The rows of the data on disk, and their order by the seed of the recipe."""
-    longest = max_length_of(recipe, setup)
-    shape = str((recipe.seed, splits.share, recipe.data.stratify, longest))
-    data = recipe.data
-    paths = (*data.path, *data.validation, *data.test) if setup.preprocess else ()
-    places = [f"{path} {Path(path).absolute()}" for path in paths]  # rows of images and sounds name their files
-    key = digest((), splits.digest, repr(setup.task), *tokenizer_texts(setup), shape, *places)
-    return encoded_dataset(setup, splits, recipe.seed, longest, ShardCache(key, scratch))
-
-
 def reseeded(made: Plan, seed: int) -> Plan:
     """The same plan on the same split of the data, with other first weights and another order of batches."""
     recipe = replace(made.recipe, seed=seed)
-    return replace(made, recipe=recipe, encoded=encoded_rows(recipe, made.setup, made.splits, None))
+    encoded = encoded_dataset(recipe, made.setup, made.splits, max_length_of(recipe, made.setup))
+    return replace(made, recipe=recipe, encoded=encoded)
 
 
 def finish_plan(layers: RecipeLayers, found: Plan) -> Plan:
@@ -388,12 +375,6 @@ def with_steps(recipe: Recipe, steps: int, evaluations: int = EVALUATIONS) -> Re
         "train.log_every": given(train.log_every, max(1, steps // 100)),
     }
     return from_flat({**flat(recipe), **chosen})
-
-
-def tokenizer_texts(setup: TaskSetup) -> list[str]:
-    """The tokenizers, to be hashed."""
-    found: tuple[Tokenizer | None, ...] = (setup.tokenizer, setup.target_tokenizer)
-    return [one.backend.to_str() for one in found if one]
 
 
 def free_folder(folder: Path) -> Path:

@@ -19,9 +19,10 @@ from headway.data.table import as_number
 from headway.errors import UserError, malformed
 from headway.recipe import Recipe, flat
 from headway.system import read_json, write_text
+from headway.training.dataset import tokenizer_texts
 from headway.training.defaults import steps_of
 from headway.training.metrics_log import MetricsLog
-from headway.training.plan import NO_PARTS, OwnParts, Plan, plan, tokenizer_texts
+from headway.training.plan import NO_PARTS, OwnParts, Plan, plan
 from headway.training.recipe_sources import (
     DATA,
     RECIPE,

@@ -17,7 +17,7 @@ from headway import __version__
 from headway.console import binary
 from headway.distributed.launcher import rendezvous_problem
 from headway.dtype import BF16, has_instructions
-from headway.native.library import NativeLibrary, native_library
+from headway.native.library import CAPABILITY, PERMITTED, NativeLibrary, native_library
 from headway.system import describe_cores, describe_python, describe_waiting, lines_of, usable_cores
 
 NEEDED = (
@@ -133,7 +133,8 @@ def native_step() -> MachineCheck:
         do = "install gcc or clang, then headway again (make setup, or pip install)"
         return MachineCheck("native step", told, do, needed=False)
     lacking = f"; this processor has no {' and no '.join(library.missing)}" if library.missing else ""
-    return MachineCheck("native step", f"{library.sets[library.best]}, for decoding on the CPU{lacking}")
+    held = f" ({CAPABILITY}={os.environ[CAPABILITY]})" if os.environ.get(CAPABILITY) in PERMITTED else ""
+    return MachineCheck("native step", f"{library.sets[library.best]}{held}, for decoding on the CPU{lacking}")
 
 
 def processes() -> MachineCheck:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from headway.bench.answers import cosine, equal_losses, equal_tokens, least_cosi
 from headway.bench.benchmark import CaseResult, MachineLimits, Measured, SuiteResult, Timing
 from headway.bench.benchmark_page import Bar, bar_rows, case_rows, final_rows, json_text, page, to_text, write_page
 from headway.bench.growth import growth_of, growth_rows
-from headway.bench.limits import commit, merge_limits
+from headway.bench.limits import commit, machine, merge_limits
 from headway.bench.peers import CTRANSLATE2, TORCH, TRANSFORMERS, Peer
-from headway.bench.suite import Case, Contender
+from headway.bench.suite import BF16, Case, Contender
 from headway.bench.suites import SUITES
+from headway.cli import bench_command
 from headway.cli.bench_command import bench
 from headway.errors import UserError
 from headway.figures import exponent
@@ -141,6 +143,27 @@ def test_peers_that_are_absent_are_named_with_a_command() -> None:
     assert [one.name for one in entered] == ["headway", "theirs"]
     assert missing == {"Nothing": "pip install nothing -c constraints.txt"}
     assert [one.name for one in race.chosen(contenders, peers=False)[0]] == ["headway"]
+
+
+def test_held_to_avx2_neither_wider_vectors_nor_peers_that_cannot_be_told_run() -> None:
+    contenders = [
+        Contender("headway", lambda work: lambda case: None),
+        Contender("in bf16", lambda work: lambda case: None, cpu=BF16),
+        Contender("torch", lambda work: lambda case: None, peer=TORCH),
+        Contender("onnx", lambda work: lambda case: None, peer=replace(TORCH, held=False)),
+    ]
+    assert [one.name for one in race.chosen(contenders, peers=True, avx2=True)[0]] == ["headway", "torch"]
+    found = machine(1, avx2=True)
+    assert set(found["features"].split(", ")) <= {"avx2", "fma", "f16c", platform.machine()}
+    held = replace(RESULT, machine=found)
+    assert {row[2] for row in final_rows([held])[1:]} == {"AVX-512 held to AVX2"}
+    assert "held to AVX2)" in page([held])
+
+
+def test_a_processor_without_wider_vectors_cannot_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_command, "processor_flags", lambda avx2=False: {"avx2", "fma"})
+    with pytest.raises(UserError, match="this processor has no instructions beyond AVX2; leave it out"):
+        bench("load", avx2=True)
 
 
 def test_a_table_has_the_fastest_first_and_says_what_differs() -> None:

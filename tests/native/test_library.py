@@ -41,6 +41,19 @@ def test_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "was built from other sources" in reason(open_library(path))
 
 
+@needs_library
+def test_what_torch_may_not_use_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(library().handle._name)
+    for permitted, count in (("default", 1), ("avx2", 2), ("avx512", 9)):
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", permitted)
+        found = open_library(path)
+        assert isinstance(found, NativeLibrary)
+        assert found.sets == library().sets[:count]
+        assert found.missing == library().missing
+        held = "(ATEN_CPU_CAPABILITY=" in doctor.native_step().found
+        assert held == (count < 9)
+
+
 def test_every_source_counts() -> None:
     texts = [(FOLDER / name).read_bytes() for name in SOURCES]
     assert {file.name for file in FOLDER.iterdir() if file.suffix in (".c", ".h")} == set(SOURCES)

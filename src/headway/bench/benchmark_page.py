@@ -82,6 +82,8 @@ BARS = (
 def instructions(result: SuiteResult) -> str:
     """The widest vectors of a result's processor, by which its machine is told from others."""
     features = result.machine["features"]
+    if "held" in result.machine:
+        return f"AVX-512 held to {result.machine['held']}"
     return next((name for flag, name in (("avx512", "AVX-512"), ("avx2", "AVX2")) if flag in features), features)
 
 
@@ -202,8 +204,10 @@ time over rounds (of servers: of wall-clock time), with the least and the larges
 ratio is the other's time divided by the contender's: above 1 the contender is faster. *Of the limit* is the least time
 that the machine needs for the matrix products and for reading the weights (measured in the same run), divided by the
 contender's. The last column says how far answers agree with those of headway in fp32. Weights are random unless said;
-conversions and loading are not timed. A suite stands here once for each kind of processor. On a busy machine absolute
-times mean little: read the ratios. The limits are measured beside the same load, so that a share may exceed 100 %.
+conversions and loading are not timed. A suite stands here once for each kind of processor. *AVX-512 held to AVX2* is a
+processor with AVX-512 that `--avx2` keeps from it; ONNX Runtime and llama.cpp, which cannot be kept from it, are left
+out there. On a busy machine absolute times mean little: read the ratios. The limits are measured beside the same load,
+so that a share may exceed 100 %.
 """
 
 
@@ -238,7 +242,8 @@ def page(results: Sequence[SuiteResult], unmeasured: Sequence[str] = ()) -> str:
 def machines(results: Sequence[SuiteResult]) -> str:
     found = list[str]()
     for result in results:
-        features = f"{result.machine['processor']} ({result.machine['features']})"
+        held = f", held to {result.machine['held']}" if "held" in result.machine else ""
+        features = f"{result.machine['processor']} ({result.machine['features']}{held})"
         versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
         line = f"- {features}; {result.machine['cores']}; Python {result.machine['python']}; {versions}"
         found += [] if line in found else [line]

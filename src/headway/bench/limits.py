@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping
@@ -13,13 +14,21 @@ from headway.bench.answers import VECTORS
 from headway.bench.benchmark import MachineLimits
 from headway.bench.measurement import cpu_seconds
 from headway.bench.suite import Case, Contender, Run, Suite, Workspace
+from headway.native.library import CAPABILITY
 from headway.system import describe_cores, describe_processor, describe_python, lines_of
 
 SIDE = 1024  # of the matrices
 READ = 64 * 2**20  # numbers of four bytes that are read, more than caches hold
 TIMES = 7  # each is measured so often, and the best counts
 TURNS = tuple(f"turn {number}" for number in range(10))  # before a suite, and after each of its cases
+AVX2_ONLY = {  # what keeps torch and headway, oneDNN, MKL and CTranslate2 from wider vectors
+    CAPABILITY: "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "CT2_FORCE_CPU_ISA": "AVX2",
+}
 FEATURES = ("avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd")
+OF_AVX2 = ("avx2", "fma", "f16c")
 
 
 def prepare(work: Workspace) -> Run:
@@ -36,7 +45,7 @@ def prepare(work: Workspace) -> Run:
     if slow_dtype("bf16") is None:
         low = a.bfloat16()
         products["bf16"] = lambda: low @ low
-    if has_int8_kernel():
+    if has_int8_kernel() and CAPABILITY not in os.environ:  # fbgemm, which it is, cannot be held to some instructions
         packed = torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(b, 0.1, 0, torch.qint8), None)
         products["int8"] = lambda: torch.ops.quantized.linear_dynamic(a, packed, True)
 
@@ -67,18 +76,20 @@ def merge_limits(*found: Mapping[str, Any] | None) -> MachineLimits:
     return MachineLimits(speeds, max(one["bandwidth"] for one in known))
 
 
-def processor_flags() -> set[str]:
-    """The features of the processor, as Linux names them."""
+def processor_flags(avx2: bool = False) -> set[str]:
+    """The features of the processor, as Linux names them; `avx2`: those that are used of AVX2 alone."""
     lines = lines_of(Path("/proc/cpuinfo"))
-    return next((set(line.split()) for line in lines if line.startswith(("flags", "Features"))), set[str]())
+    found = next((set(line.split()) for line in lines if line.startswith(("flags", "Features"))), set[str]())
+    return found & set(OF_AVX2) if avx2 else found
 
 
-def machine(threads: int) -> dict[str, str]:
-    """The processor, its features, and the versions of the system's software."""
-    flags = processor_flags()
+def machine(threads: int, avx2: bool = False) -> dict[str, str]:
+    """The processor, the features that are used, and the versions of the system's software."""
+    flags = processor_flags(avx2)
     return {
         "processor": describe_processor(),
         "features": ", ".join(name for name in FEATURES if name in flags) or platform.machine(),
+        **({"held": "AVX2"} if avx2 else {}),
         "cores": describe_cores(),
         "threads": str(threads),
         "python": describe_python(),

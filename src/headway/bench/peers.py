@@ -23,6 +23,7 @@ class Peer:
     modules: tuple[str, ...]
     packages: tuple[str, ...]
     options: str = ""  # of pip
+    held: bool = True  # whether it can be told which instructions to use
 
     @property
     def installed(self) -> bool:
@@ -55,8 +56,9 @@ ONNXRUNTIME = Peer(
     "ONNX Runtime",
     ("onnxruntime", "onnx", "onnxscript", "transformers"),
     ("onnxruntime", "onnx", "onnxscript", "transformers"),
+    held=False,
 )
-LLAMA_CPP = Peer("llama.cpp", ("xllamacpp", "gguf"), ("xllamacpp", "gguf"))
+LLAMA_CPP = Peer("llama.cpp", ("xllamacpp", "gguf"), ("xllamacpp", "gguf"), held=False)
 FASTER_WHISPER = Peer(
     "faster-whisper",
     ("faster_whisper", "ctranslate2", "transformers"),

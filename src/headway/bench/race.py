@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headway.bench.benchmark import CaseResult, Measured, SuiteResult, Timing
-from headway.bench.limits import LIMITS, TURNS, commit, machine, merge_limits, processor_flags
+from headway.bench.limits import AVX2_ONLY, LIMITS, TURNS, commit, machine, merge_limits, processor_flags
 from headway.bench.peers import PEERS, TRANSFORMERS
 from headway.bench.suite import Case, Contender, Suite
 from headway.bench.worker import CONVERT, WRITE
@@ -37,7 +37,15 @@ class ContenderError(Exception):
 class ContenderProcess:
     """The process of a contender, or of what it needs."""
 
-    def __init__(self, suite: str, name: str, folder: Path, sizes: Mapping[str, int], threads: int):
+    def __init__(
+        self,
+        suite: str,
+        name: str,
+        folder: Path,
+        sizes: Mapping[str, int],
+        threads: int,
+        variables: Mapping[str, str],
+    ):
         self.log = folder / f"{name.replace('/', ' ').replace(':', ' ')}.log"
         command = [sys.executable, "-m", "headway.bench.worker", suite, name, str(folder), json.dumps(dict(sizes))]
         own = {f"{library}_NUM_THREADS": str(threads) for library in ONE_THREAD}
@@ -48,7 +56,7 @@ class ContenderProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, **QUIET, **own},
+                env={**os.environ, **QUIET, **variables, **own},
                 process_group=0,
             )
 
@@ -102,11 +110,14 @@ class Race:
     sizes: Mapping[str, int]
     threads: int
     stack: ExitStack
+    variables: Mapping[str, str]  # of the environment of each process
     failures: dict[str, str] = field(default_factory=dict[str, str])
 
     def start(self, contender: str, suite: str | None = None) -> ContenderProcess:
         """A process that ends with the race."""
-        process = ContenderProcess(suite or self.suite.name, contender, self.folder, self.sizes, self.threads)
+        process = ContenderProcess(
+            suite or self.suite.name, contender, self.folder, self.sizes, self.threads, self.variables
+        )
         return self.stack.enter_context(process)
 
     def prepare(self, contenders: Iterable[Contender]) -> dict[str, ContenderProcess]:
@@ -146,13 +157,18 @@ class Race:
         return CaseResult.of(case, measured)
 
 
-def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool, command: str) -> SuiteResult:
-    """Runs a suite: headway and, where it is installed, transformers; with `peers`, every installed peer."""
+def measure(
+    suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool, avx2: bool, command: str
+) -> SuiteResult:
+    """Runs a suite: headway and, where it is installed, transformers; with `peers`, every installed peer.
+
+    With `avx2`, wider vectors are not used; peers that cannot be held to it do not run.
+    """
     sizes = suite.tiny if tiny else suite.sizes
-    entered, missing = chosen(suite.contenders, peers)
+    entered, missing = chosen(suite.contenders, peers, avx2)
     load, turns = os.getloadavg()[0], iter(TURNS)
     with TemporaryDirectory(prefix="headway-bench-") as name, ExitStack() as stack:
-        race = Race(suite, Path(name), sizes, threads, stack)
+        race = Race(suite, Path(name), sizes, threads, stack, AVX2_ONLY if avx2 else {})
         with phase(f"{suite.name}: writing weights and inputs"):
             race.start(WRITE).finish()
         machine_process = race.start(LIMITS.contenders[0].name, LIMITS.name)
@@ -173,7 +189,7 @@ def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool,
         missing=missing,
         failures=race.failures,
         limits=merge_limits(*limits),
-        machine=machine(threads),
+        machine=machine(threads, avx2),
         versions={peer.name: peer.version for peer in PEERS if peer.installed},
         load=(load, os.getloadavg()[0]),
         rounds=rounds,
@@ -183,10 +199,11 @@ def measure(suite: Suite, *, peers: bool, rounds: int, threads: int, tiny: bool,
     )
 
 
-def chosen(contenders: Iterable[Contender], peers: bool) -> tuple[list[Contender], dict[str, str]]:
+def chosen(contenders: Iterable[Contender], peers: bool, avx2: bool = False) -> tuple[list[Contender], dict[str, str]]:
     """The contenders that run, and the commands that install the others by their names."""
-    flags = processor_flags()
+    flags = processor_flags(avx2)
     able = [one for one in contenders if not one.cpu or flags.intersection(one.cpu)]
+    able = [one for one in able if not avx2 or one.peer is None or one.peer.held]
     wanted = [one for one in able if one.peer is None or peers or one.peer.name == TRANSFORMERS.name]
     lacking = [one for one in wanted if one.peer is not None and not one.peer.installed]
     missing = {one.peer.name: one.peer.command for one in lacking if one.peer is not None}

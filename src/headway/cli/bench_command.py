@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headway.bench.growth import GROWTH
+from headway.bench.limits import FEATURES, processor_flags
 from headway.bench.peers import PEERS
 from headway.bench.suites import SUITES
 from headway.errors import UserError, nearest
@@ -21,6 +22,7 @@ def bench(
     rounds: int = 5,
     threads: int = 1,
     tiny: bool = False,
+    avx2: bool = False,
     out: Path | None = None,
     results: Path | None = None,
     json: bool = False,
@@ -44,6 +46,9 @@ def bench(
         Threads of each contender.
     tiny
         Tiny sizes, to see that all of it runs; the times mean nothing.
+    avx2
+        Without instructions beyond AVX2, on a processor that has them, as a smaller one would do it. Peers that cannot
+        be told so (ONNX Runtime, llama.cpp) are left out.
     out
         Markdown file to write, as docs/BENCHMARKS.md; the measurements are beside it as JSON, and suites that were
         measured before stay in both.
@@ -63,6 +68,8 @@ def bench(
         raise UserError(f"out={out}", allowed="a file of an existing folder whose name ends in .md")
     if results is not None and (out is None or not results.is_file()):
         raise UserError(f"results={results}", allowed="a file that exists, together with --out")
+    if avx2 and not (processor_flags() - processor_flags(avx2=True)).intersection(FEATURES):
+        raise UserError("--avx2: this processor has no instructions beyond AVX2", do="leave it out")
     if not suites and results is None and out is not None and not out.with_suffix(".json").is_file():
         raise UserError(f"there are no results beside {out}", do="name suites, which are then measured")
     if not suites and out is None:
@@ -77,10 +84,11 @@ def bench(
         write_page(out, read_results(results) if results is not None else [], list(SUITES))
     for name in dict.fromkeys(one for given in suites for one in GROUPS.get(given, [given])):
         with sigterm_raises():  # so that the contenders' processes end, too
-            command = (
-                f"headway bench {name}{' --peers' * peers} --rounds {rounds} --threads {threads}{' --tiny' * tiny}"
+            flags = f"{' --peers' * peers} --rounds {rounds} --threads {threads}{' --tiny' * tiny}{' --avx2' * avx2}"
+            command = f"headway bench {name}{flags}"
+            result = measure(
+                SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, avx2=avx2, command=command
             )
-            result = measure(SUITES[name], peers=peers, rounds=rounds, threads=threads, tiny=tiny, command=command)
         found.append(result)
         if not json:
             print(f"{to_text(result)}\n", flush=True)

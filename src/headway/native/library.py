@@ -1,13 +1,15 @@
 """The compiled library: found beside this module, recognised, and loaded without Python's C interface.
 
 A library is used only if it was compiled from the very sources that lie beside it, so that one of an older version, or
-of another program, is never called.  Of the instruction sets that it holds the best is taken that the processor has.
+of another program, is never called.  Of the instruction sets that it holds the best is taken that the processor has and
+that torch's variable ATEN_CPU_CAPABILITY permits.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SOURCES = ("step.c", "kernels.h")  # beside this file
+CAPABILITY = "ATEN_CPU_CAPABILITY"  # what torch may use at most
+PERMITTED = {"default": 1, "avx2": 2}  # how many of the sets, the least first
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,9 @@ class NativeLibrary:
     """A library that may be called."""
 
     handle: ctypes.CDLL
-    sets: tuple[str, ...]  # the instruction sets that it holds and this processor has, by their numbers
+    sets: tuple[
+        str, ...
+    ]  # the instruction sets that it holds, this processor has and the user permits, by their numbers
     missing: tuple[str, ...]  # those that this processor lacks
 
     @property
@@ -62,7 +68,8 @@ def open_library(path: Path) -> NativeLibrary | Unusable:
         return Unusable(f"{path.name} was built from other sources than this version of headway has")
     names = [handle.headway_set_name(index).decode() for index in range(handle.headway_sets())]
     runs = next((index for index in range(len(names)) if not handle.headway_runs(index)), len(names))
-    return NativeLibrary(handle, tuple(names[:runs]), tuple(names[runs:]))
+    permitted = PERMITTED.get(os.environ.get(CAPABILITY, ""), runs)
+    return NativeLibrary(handle, tuple(names[: min(runs, permitted)]), tuple(names[runs:]))
 
 
 def fingerprint(texts: Iterable[bytes]) -> str:

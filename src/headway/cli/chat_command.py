@@ -6,7 +6,9 @@ import sys
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from headway.cli.model_commands import WRITING, Writing, prepared, printed
 from headway.cli.options import LOAD_OPTIONS, Device, Dtype, LoadOptions
@@ -26,7 +28,7 @@ def chat(
     /,
     *,
     system: str | None = None,
-    image: tuple[Path, ...] = (),
+    image: Annotated[tuple[Path, ...], Parameter(show_default=False)] = (),
     dtype: Dtype = None,
     device: Device = CPU,
     loading: LoadOptions = LOAD_OPTIONS,

@@ -28,6 +28,7 @@ from headway.data.tokenizer import Tokenizer
 from headway.interop.registry import FAMILIES
 from headway.learn.shown_commands import LessonCommand
 from headway.learn.statements import Lecture, Statement, errata, lectures, sections, statements
+from headway.nn.image_words import Illustrated
 from headway.tasks.base import task_class
 from headway.tasks.registry import TASKS
 from headway.tasks.results import ContinuesText
@@ -112,6 +113,7 @@ def endpoints(name: str) -> str:
     """What the server answers for models of an architecture, by the tasks that are theirs."""
     tasks = [task for task in TASKS if name in task_class(task).architectures] or [answering(name)]
     continues = any(issubclass(task_class(task), ContinuesText) for task in tasks)
+    continues = continues or isinstance(on_meta(architecture(name).Config()), Illustrated)
     found = ["/v1/completions", "/v1/chat/completions"] if continues else []
     found += ["/v1/audio/transcriptions"] if any(TASKS[task].data == "SPEECH" for task in tasks) else []
     return ", ".join(f"`{one}`" for one in [*found, "/api/predict"])

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headway.interop.registry import Family
     from headway.look.html_page import RecordingView
     from headway.look.recording import Recording
+    from headway.tasks.causal_decoder import CausalDecoder
 
 WHISPER = "whisper"  # its files have a layout of their own, and it makes frames of sounds by itself
 LAYOUT = 1  # of our own folders; what is newer is refused
@@ -144,6 +145,14 @@ class Model:
         return RecordingView.of_input(
             self.task, self.model, input, options, title=title, architecture=self.architecture
         )
+
+    def causal_decoder(self) -> CausalDecoder:
+        """What continues its texts and conversations token by token."""
+        task = self.task
+        found = task.causal_decoder(self.model)
+        if found is None:
+            raise UserError(f"the model {task.does}", allowed="a model that continues texts")
+        return found
 
     def vocabulary(self) -> Tokenizer:
         return required_tokenizer(self)

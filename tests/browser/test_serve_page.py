@@ -11,6 +11,7 @@ import pytest
 
 from headway.loading import load
 from headway.serve.security import AccessRules
+from tests.interop.test_llava import folder_of
 from tests.look.readers import image, loaded
 from tests.serve.server import RunningServer, save_models, serving
 
@@ -24,7 +25,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     place = tmp_path_factory.mktemp("served")
     folders = save_models(place)
     loaded("vit").save(place / "vit")
-    with serving({**folders, "vit": place / "vit"}) as running:
+    (place / "llava").mkdir()
+    folder_of(place / "llava")
+    with serving({**folders, "vit": place / "vit", "llava": place / "llava"}) as running:
         yield running
 
 
@@ -33,6 +36,18 @@ def opened(page: Page, server: RunningServer, model: str) -> None:
     page.open(f"{server.url}/", until=ready)
     page.evaluate(f"{found('model')}.value = {json.dumps(model)}, {found('model')}.dispatchEvent(new Event('change'))")
     page.wait(f"{ready} && about.name === {json.dumps(model)}")
+
+
+def drop(page: Page, data: bytes) -> None:
+    """Drops a file on the page."""
+    page.evaluate(
+        f"""{{
+        const bytes = Uint8Array.from(atob("{b64encode(data).decode()}"), (one) => one.charCodeAt(0));
+        const files = new DataTransfer();
+        files.items.add(new File([bytes], "x.png", {{type: "image/png"}}));
+        document.getElementById("drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: files, bubbles: true}}));
+        }}"""
+    )
 
 
 def asked(page: Page, text: str) -> str:
@@ -87,20 +102,30 @@ def test_a_mistake_is_told_on_the_page(page: Page, server: RunningServer) -> Non
 
 def test_an_image_is_dropped_and_named(page: Page, server: RunningServer) -> None:
     opened(page, server, "vit")
-    data = b64encode(Path(image()).read_bytes()).decode()
-    page.evaluate(
-        f"""{{
-        const bytes = Uint8Array.from(atob("{data}"), (one) => one.charCodeAt(0));
-        const files = new DataTransfer();
-        files.items.add(new File([bytes], "x.png", {{type: "image/png"}}));
-        document.getElementById("drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: files, bubbles: true}}));
-        }}"""
-    )
+    drop(page, Path(image()).read_bytes())
     page.evaluate(f"{found('send')}.click()")
     page.wait("document.querySelector('[data-done]') !== null")
     assert page.evaluate("document.querySelectorAll('.error').length") == 0
     assert page.evaluate("document.querySelectorAll('.bar').length") > 0
     assert page.evaluate(f"{found('look')}.hidden") is False
+
+
+def test_a_chat_is_about_the_image_that_was_dropped(page: Page, server: RunningServer) -> None:
+    opened(page, server, "llava")
+    page.evaluate("document.getElementById('temperature').value = 0, document.getElementById('tokens').value = 3")
+    drop(page, b"no image")
+    assert "the image is no image of a known format" in asked(page, "w1")
+    assert page.evaluate("messages") == []
+    drop(page, Path(image()).read_bytes())
+    first = asked(page, "w1")
+    assert page.evaluate(f"{found('look')}.hidden") is False
+    assert page.evaluate(f"{found('file')}.files.length") == 0
+    assert asked(page, "w2")
+    kinds = page.evaluate(
+        "messages.map((one) => Array.isArray(one.content) ? one.content.map((part) => part.type) : one.content)"
+    )
+    assert kinds[:3] == [["image_url", "text"], first, "w2"]
+    assert page.evaluate(f"{found('look')}.hidden") is True
 
 
 def test_nothing_is_wider_than_a_phone(page: Page, server: RunningServer) -> None:

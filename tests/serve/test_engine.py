@@ -125,7 +125,7 @@ def test_a_beginning_that_several_share_is_read_once(engine: Engine, model: Mode
     begun, options = [2 + at % 7 for at in range(40)], GenerationOptions(max_new_tokens=3)
     tickets = [engine.submit(GenerationRequest((*begun, end), options)) for end in (2, 3, 4)]
     for end, ticket in zip((2, 3, 4), tickets, strict=True):
-        job = engine.task.job(engine.model, [[*begun, end]], options)
+        job = engine.decoder.job([[*begun, end]], options)
         assert tuple(event.token for event in ticket) == job.generate()[0][0].tokens
     carried = bool(engine.pool.state.carried)
     assert [ticket.cached_tokens for ticket in tickets] == ([0, 0, 0] if carried else [0, 40, 40])
@@ -232,8 +232,8 @@ def test_it_drains_or_ends_at_once(model: Model) -> None:
 def test_one_that_fails_does_not_fail_the_others(engine: Engine, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     read = DecodingPool.read
 
-    def poisoned(self: DecodingPool, pieces: Sequence[Sequence[int]]) -> Tensor:
-        logits = read(self, pieces).clone()
+    def poisoned(self: DecodingPool, pieces: Sequence[Sequence[int]], memories: Any) -> Tensor:
+        logits = read(self, pieces, memories).clone()
         rows = [ticket for ticket, piece in zip(engine.rows, pieces, strict=True) if piece]
         logits[[at for at, ticket in enumerate(rows) if ticket.request.sampler.seed == 7]] = torch.nan
         return logits

@@ -193,7 +193,7 @@ def test_logs_hold_no_prompt(folders: dict[str, Path], capfd: pytest.CaptureFixt
     assert "marzipan" not in log.err + log.out
 
 
-def broken(pieces: Any) -> None:
+def broken(pieces: Any, memories: Any) -> None:
     raise KeyError("marzipan")
 
 

@@ -10,7 +10,7 @@ Axes:  B rows   H heads   S room for tokens   D width   N tokens of a pass   V v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -19,21 +19,25 @@ from torch import Tensor, nn
 
 from headway.generate.session import DecodingRows
 from headway.generate.step_program import CacheRows
-from headway.nn.context import EMPTY
+from headway.nn.context import EMPTY, Context
 from headway.nn.state import Buffers, CachedTensors, FixedState, State, Tensors
 from headway.nn.trunk import Trunk
 from headway.ops.pattern import Positions
 
 BY_POSITION = -1  # the slot of a pass whose rows have lengths of their own
+NO_MEMORIES: Mapping[int, Context] = {}
 NATIVE_KEYS = 512  # tokens of a row up to which pieces of prompts are the library's; torch's attention is faster then
 
 
 class PooledState(FixedState):
-    """A static KV cache whose rows have lengths of their own; `reading` are those that the next call reads in."""
+    """A static KV cache whose rows have lengths of their own; `reading` are those that the next call reads in.
+
+    Each of these reads one token, which stands at its place of `at`.
+    """
 
     def __init__(self, rows: int, capacity: int):
         super().__init__(capacity)
-        self.rows, self.reading = rows, [0]
+        self.rows, self.reading, self.at = rows, [0], Positions.run(0, 1)
 
     def empty(self) -> State:
         return PooledState(self.rows, self.capacity)
@@ -89,10 +93,14 @@ class PooledState(FixedState):
         for child in self.each_child():
             child.move(row, to)
 
-    def read_in(self, rows: list[int]) -> None:
-        self.reading = rows
+    def read_in(self, rows: list[int], at: Positions) -> None:
+        self.reading, self.at = rows, at
         for child in self.each_child():
-            child.read_in(rows)
+            child.read_in(rows, at)
+
+    def next_positions(self, owner: nn.Module, length: int, device: torch.device) -> Positions:
+        """Lengths are the pool's to count, whatever an owner has appended."""
+        return self.at
 
     def of_reading(self, x: Tensor) -> Tensor:
         """The rows that are read in: a view where they are the first."""
@@ -148,19 +156,23 @@ class DecodingPool(DecodingRows):
         return beginning(self.state, self.lengths[row], self.lengths[row], row)
 
     @torch.no_grad()
-    def read(self, pieces: Sequence[Sequence[int]]) -> Tensor:
-        """Reads a piece of each row's tokens, which may be none: the logits after the pieces that are some, B V."""
+    def read(self, pieces: Sequence[Sequence[int]], memories: Mapping[int, Context] = NO_MEMORIES) -> Tensor:
+        """Reads a piece of each row's tokens, which may be none: the logits after the pieces that are some, B V.
+
+        Some rows read a memory, each its own, of any length: the patches of images among the words of a prompt.
+        """
         lengths = [length + len(piece) for length, piece in zip(self.lengths, pieces, strict=True)]
         self.state.check_room(max(lengths))
         rows = [row for row, piece in enumerate(pieces) if piece]
         causal = self.program is not None and self.program.causal
-        short = [row for row in rows if len(pieces[row]) == 1 or (causal and lengths[row] <= NATIVE_KEYS)]
+        plain = [row for row in rows if row not in memories]
+        short = [row for row in plain if len(pieces[row]) == 1 or (causal and lengths[row] <= NATIVE_KEYS)]
         found = self.read_natively(short, pieces)
-        single = [row for row in rows if len(pieces[row]) == 1 and row not in found and self.lengths[row]]
+        single = [row for row in plain if len(pieces[row]) == 1 and row not in found and self.lengths[row]]
         if single:
             logits = self.step(single, [pieces[row][0] for row in single])
             found |= zip(single, logits, strict=True)
-        found |= {row: self.read_alone(row, pieces[row]) for row in rows if row not in found}
+        found |= {row: self.read_alone(row, pieces[row], memories.get(row, EMPTY)) for row in rows if row not in found}
         self.lengths = lengths
         return torch.stack([found[row] for row in rows])
 
@@ -178,15 +190,15 @@ class DecodingPool(DecodingRows):
 
     def step(self, rows: list[int], tokens: list[int]) -> Tensor:
         """The logits after one more token in some rows by torch, B V."""
-        self.state.read_in(rows)
-        positions = torch.tensor([[self.lengths[row]] for row in rows], device=self.device)  # B 1
+        lengths = torch.tensor([[self.lengths[row]] for row in rows], device=self.device)  # B 1
+        self.state.read_in(rows, Positions(lengths))
         inputs = torch.tensor(tokens, device=self.device)[:, None]
-        return self.head(self.model.features(inputs, replace(self.ctx, positions=positions))[:, 0])
+        return self.head(self.model.features(inputs, self.ctx)[:, 0])
 
-    def read_alone(self, row: int, piece: Sequence[int]) -> Tensor:
+    def read_alone(self, row: int, piece: Sequence[int], memory: Context) -> Tensor:
         """The logits after more tokens in one row by torch, V."""
         state = self.state.view(row, self.lengths[row])
-        features = self.model.features(torch.tensor([piece], device=self.device), replace(self.ctx, state=state))
+        features = self.model.features(torch.tensor([piece], device=self.device), replace(memory, state=state))
         self.state.put(row, state, self.lengths[row] + len(piece))
         return self.head(features[:, -1])[0]
 

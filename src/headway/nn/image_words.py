@@ -58,8 +58,9 @@ class PatchProjector(nn.Module):
 class PicturedEmbed(TokenEmbed):
     """Words, where each token `image` of a row is the next row of the memory in place of its own vector, B T → B T C.
 
-    The memory is an image's patches, as wide as words.  A row that holds more of these tokens than the memory has
-    patches keeps the vectors of the others; a state counts those of earlier calls.
+    The memory of a row is the patches of its images, one image after the other, as wide as words.  A row that holds
+    more of these tokens than the memory has patches keeps the vectors of the others; a state counts those of earlier
+    calls.
     """
 
     def __init__(self, vocab: int, dim: int, *, image: int):
@@ -70,14 +71,17 @@ class PicturedEmbed(TokenEmbed):
 
     def vectors(self, tokens: Tensor, ctx: Context, segments: Tensor | None = None) -> Tensor:
         words = super().vectors(tokens, ctx, segments)
+        if ctx.memory is None and ctx.state is None:
+            return words
+        here = padded(tokens == self.image, ctx.rows) & self.real(ctx, tokens)
+        before = self.before(here, tokens, ctx)  # without a memory, too: a later call may have one
         if ctx.memory is None:
             return words
         memory = padded(ctx.memory, ctx.memory_rows)  # B S C
-        here = padded(tokens == self.image, ctx.rows) & self.real(ctx, tokens)
         if len(here) % len(memory):
             said = f"a memory of {len(memory)} images for {len(here)} rows of tokens"
             raise UserError(said, allowed="one image for each row")
-        nth = here.cumsum(1) - 1 + self.before(here, tokens, ctx)
+        nth = here.cumsum(1) - 1 + before
         rows = torch.arange(len(here), device=here.device) // (len(here) // len(memory))  # beams share a memory
         patches = memory[rows[:, None], nth.clamp(0, memory.shape[1] - 1)].to(words.dtype)
         placed = here & (nth < memory.shape[1])

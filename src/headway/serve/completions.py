@@ -13,22 +13,26 @@ from fastapi import APIRouter, Request, Response
 from headway.errors import UserError
 from headway.generate.sampling import Greedy, RandomSampler, Sampler
 from headway.serve.api_errors import ApiError, AsciiJson, bad_request
+from headway.serve.chat_messages import chat_prompt, check_images
 from headway.serve.continuations import SEEDS, AnswerFormat, ChatFormat, Continuation, TextFormat
 from headway.serve.engine import GenerationRequest
-from headway.serve.schemas import ChatRequest, CompletionRequest, SamplingFields
+from headway.serve.schemas import ChatRequest, CompletionRequest, ImagePart, SamplingFields, TextPart
+from headway.serve.security import CHAT_PATH
 from headway.serve.served_models import ServedModel
 from headway.serve.server_state import ServerState, check_characters
 from headway.serve.streaming import EventStream, while_connected
+from headway.tasks.causal_decoder import PromptImages
 from headway.tasks.generation import GenerationOptions
 
 COMPLETION_TOKENS = 16  # where a completion says nothing else, as at OpenAI
 
 
 class PromptTokens(NamedTuple):
-    """A prompt, and the text that is given back in front of its answers."""
+    """A prompt with its images, and the text that is given back in front of its answers."""
 
     ids: list[int]
     echo: str = ""
+    images: PromptImages | None = None
 
 
 Encode = Callable[[ServedModel], tuple[list[PromptTokens], AnswerFormat]]
@@ -61,23 +65,19 @@ def completion_routes(state: ServerState) -> APIRouter:
 
         return await respond(state, body, request, encoded, options, body.logprobs or 0)
 
-    @router.post("/v1/chat/completions", summary="Answer in a conversation")
+    @router.post(CHAT_PATH, summary="Answer in a conversation")
     async def chat(body: ChatRequest, request: Request) -> Response:
-        messages = [message.plain() for message in body.messages]
-        check_characters((one["content"] for one in messages), state.limits.prompt_characters, "messages")
+        parts = [part for one in body.messages for part in one.parts]
+        texts = (part.text for part in parts if isinstance(part, TextPart))
+        check_characters(texts, state.limits.prompt_characters, "messages")
+        check_images([part for part in parts if isinstance(part, ImagePart)], state.limits)
         if body.top_logprobs and not body.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
         options = generation_options(body, body.max_completion_tokens or body.max_tokens)
 
         def encoded(served: ServedModel) -> tuple[list[PromptTokens], AnswerFormat]:
-            if served.template is None:
-                said = f"the model {served.name!r} has no chat template; use /v1/completions"
-                raise ApiError(400, said, param="model", code="no_chat_template")
-            try:
-                row = served.tokenizer.marked(served.template.render(messages))
-            except UserError as error:
-                raise bad_request(error, "messages") from None
-            return [PromptTokens(row)], ChatFormat(served.token_text, logprobs=body.logprobs is True)
+            row, images = chat_prompt(state, served, body.messages)
+            return [PromptTokens(row, images=images)], ChatFormat(served.token_text, logprobs=body.logprobs is True)
 
         return await respond(state, body, request, encoded, options, body.top_logprobs or 0)
 
@@ -108,7 +108,7 @@ async def respond(
         if len(rows) * copies > limits.slots + limits.queue:
             said = f"{len(rows) * copies} choices in a request where {limits.slots + limits.queue} are allowed"
             raise ApiError(400, said, param="n")
-        prompts = [GenerationRequest(tuple(row.ids), options, top_logprobs) for row in rows]
+        prompts = [GenerationRequest(tuple(row.ids), options, top_logprobs, row.images) for row in rows]
         found = Continuation(body.model, prompts, copies, format, state.pool.options.timeout)
         ends.callback(found.cancel)
         ends.callback(lambda: state.counters.generated(body.model, found.prompt_tokens, found.new_tokens))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from headway.data.chat_template import ChatTemplate
 from headway.errors import UserError
 from headway.generate.session import context_of
 from headway.model import Model
-from headway.nn.trunk import Trunk
+from headway.nn.context import EMPTY, Context
+from headway.tasks.causal_decoder import CausalDecoder, ChatPrompt, Part, PromptImages
 from headway.tasks.generation import GenerationOptions, streamed, token_limit
-from headway.tasks.results import ContinuesText
 
-Message = dict[str, str]
+Message = dict[str, Any]
 
 
 @dataclass
@@ -25,19 +27,33 @@ class Conversation:
     system: str | None = None
     said: list[Message] = field(default_factory=list[Message])
     left_out: int = 0  # messages at the beginning that the last prompt did not hold
+    shown: list[Part] = field(default_factory=list[Part])  # images of the next message
+    encoded: tuple[tuple[int, ...], Context] = ((), EMPTY)  # those of the last prompt, by their numbers
+
+    @cached_property
+    def decoder(self) -> CausalDecoder:
+        return self.model.causal_decoder()
+
+    def show(self, file: str) -> None:
+        """Puts an image into the next message."""
+        self.shown.append({"type": "image", "image": self.decoder.pixels(self.model.task.locate(file))})
 
     def ask(self, text: str, options: GenerationOptions) -> Generator[str, None, str]:
         """What the model answers, piece by piece as it is written; in the end why it stopped.
 
-        What was written of an answer that is left early belongs to the conversation, too.
+        What was written of an answer that is left early belongs to the conversation, too; a message that is refused
+        does not.
         """
-        task, trunk, tokenizer = self.model.task, self.model.model, self.model.vocabulary()
-        if not isinstance(task, ContinuesText) or not isinstance(trunk, Trunk):
-            raise UserError(f"the model {task.does}", allowed="a model that continues texts")
-        self.said.append({"role": "user", "content": text})
-        prompt = self.prompt(context_of(trunk), token_limit({}, options))
-        job, written = task.job(trunk, [prompt], options), list[str]()
-        pieces = streamed(job, tokenizer.stream(prompt), options)
+        before, shown = [*self.said], self.shown
+        self.said.append({"role": "user", "content": [*shown, {"type": "text", "text": text}] if shown else text})
+        self.shown = []
+        try:
+            prompt = self.prompt(context_of(self.decoder.trunk), token_limit({}, options))
+        except UserError:
+            self.said, self.shown = before, shown
+            raise
+        job, written = self.decoder.job([prompt.ids], options, self.memory(prompt.images)), list[str]()
+        pieces = streamed(job, self.model.vocabulary().stream(prompt.ids), options)
         try:
             while True:
                 written.append(next(pieces))
@@ -47,13 +63,20 @@ class Conversation:
         finally:
             self.said.append({"role": "assistant", "content": "".join(written).strip()})
 
-    def prompt(self, context: int | None, answer: int) -> list[int]:
-        """The tokens of the latest messages that leave room for an answer; the system's message always stays."""
+    def prompt(self, context: int | None, answer: int) -> ChatPrompt:
+        """The latest messages that leave room for an answer; the system's message always stays."""
         head = [] if self.system is None else [{"role": "system", "content": self.system}]
+        words = self.model.vocabulary()
         for first in range(0, len(self.said), 2):
-            ids = self.model.vocabulary().marked(self.template.render([*head, *self.said[first:]]))
-            if context is None or len(ids) + min(answer, context // 2) <= context:
+            found = self.decoder.chat_prompt(words, self.template, [*head, *self.said[first:]])
+            if context is None or len(found.ids) + min(answer, context // 2) <= context:
                 self.left_out = first
-                return ids
-        self.said.pop()
+                return found
         raise UserError(f"the message is longer than the model's context of {context} tokens", do="shorten it")
+
+    def memory(self, images: PromptImages | None) -> Context:
+        """The images of a prompt, encoded once for all messages that follow."""
+        numbers = () if images is None else tuple(one for one in images.key if one < 0)
+        if images is not None and numbers != self.encoded[0]:
+            self.encoded = numbers, self.decoder.memory(images)
+        return EMPTY if images is None else self.encoded[1]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
+
+from headway.tasks.causal_decoder import Part
 
 NEUTRAL: tuple[object, ...] = (None, 0, False, "", [], {}, "none", "auto", {"type": "text"}, ["text"])
 MAX_STOPS = 16
@@ -78,15 +80,37 @@ class CompletionRequest(SamplingFields):
 
 
 class TextPart(RequestFields):
-    """A part of a message.  Images and sounds are not read in a chat."""
-
     type: Literal["text"]
     text: str
 
 
+class ImageURL(RequestFields):
+    """A data URI: nothing is fetched.  A model reads images in one size, whatever `detail` says."""
+
+    url: str
+    detail: Ignored = None
+
+
+class ImagePart(RequestFields):
+    type: Literal["image_url"]
+    image_url: ImageURL
+
+
+def content_kind(value: object) -> str:
+    """What a content is checked as, so that an error is about what was meant."""
+    return PARTS if isinstance(value, list) else TEXT
+
+
+TEXT, PARTS = "a text", "a list of parts"  # no names of fields, which errors would show
+ContentPart = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[ContentPart], Tag(PARTS)], Discriminator(content_kind)]
+
+
 class ChatMessage(RequestFields):
+    """What is said; sounds are not read in a chat."""
+
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: Content | None = None
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: Unsupported = None
@@ -95,11 +119,14 @@ class ChatMessage(RequestFields):
     refusal: Ignored = None
     annotations: Ignored = None
 
-    def plain(self) -> dict[str, str]:
-        """The message as chat templates read it; what a developer says is what a system does."""
-        parts = [part.text for part in self.content] if isinstance(self.content, list) else [self.content or ""]
+    @property
+    def parts(self) -> list[TextPart | ImagePart]:
+        return self.content if isinstance(self.content, list) else [TextPart(type="text", text=self.content or "")]
+
+    def plain(self, parts: list[Part]) -> dict[str, Any]:
+        """The message with these parts as chat templates read it; what a developer says is what a system does."""
         role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": "".join(parts), **({"name": self.name} if self.name else {})}
+        return {"role": role, "content": parts, **({"name": self.name} if self.name else {})}
 
 
 class ChatRequest(SamplingFields):

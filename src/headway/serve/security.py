@@ -28,6 +28,7 @@ from headway.serve.streaming import CLIENT_LEFT, ClientLeftError
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATH = "/health"
+CHAT_PATH = "/v1/chat/completions"
 READING = ("GET", "HEAD")
 HEADERS = {**PAGE_HEADERS, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # the last may lack its end
@@ -112,7 +113,7 @@ class Gate:
             headers = Headers(scope=scope)
             self.rules.check_origin(scope, headers)
             self.rules.check_key(scope, headers)
-            await self.app(scope, await self.bounded(headers, receive), send_marked)
+            await self.app(scope, await self.bounded(scope["path"], headers, receive), send_marked)
         except ApiError as error:
             await error.response()(scope, receive, send_marked)
         except ClientLeftError:
@@ -132,10 +133,11 @@ class Gate:
         if self.rules.log:
             print(f"{scope['method']:.10} {route} {status} {seconds * 1000:.0f} ms", file=sys.stderr, flush=True)
 
-    async def bounded(self, headers: Headers, receive: Receive) -> Receive:
+    async def bounded(self, path: str, headers: Headers, receive: Receive) -> Receive:
         """What receives a body that is not too large; a form comes in pieces, all else is read and checked here."""
         form = headers.get("content-type", "").strip().lower().startswith("multipart/form-data")
-        limit = self.limits.upload_bytes if form else self.limits.json_bytes
+        limit = self.limits.chat_bytes if path == CHAT_PATH else self.limits.json_bytes
+        limit = self.limits.upload_bytes if form else limit
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 18:
             raise ApiError(400, "Content-Length is not a number")

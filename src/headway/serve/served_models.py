@@ -29,7 +29,7 @@ from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.token_text import TokenText
 from headway.system import gibibytes
 from headway.tasks.base import Task
-from headway.tasks.results import ContinuesText
+from headway.tasks.causal_decoder import CausalDecoder
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", GGUF_SUFFIX)
 PREFIX_SHARE = 8  # of the memory a prefix cache takes an eighth at most
@@ -59,6 +59,7 @@ class ServedModel:
     name: str
     model: Model
     task: Task
+    decoder: CausalDecoder | None
     engine: TextEngine | None
     queue: BatchQueue
     template: ChatTemplate | None
@@ -184,9 +185,10 @@ class ModelPool:
         task, limits, most = model.task, self.options.limits, self.options.bytes
         if most is not None:
             limits = replace(limits, prefix_bytes=min(limits.prefix_bytes, most // PREFIX_SHARE))
-        engine = self.make_engine(model, limits) if isinstance(task, ContinuesText) else None
-        template = None if engine is None else load_chat_template(folder)
-        made = ServedModel(name, model, task, engine, BatchQueue(name, limits.slots + limits.queue), template)
+        decoder = task.causal_decoder(model.model)
+        engine = None if decoder is None else self.make_engine(model, limits)
+        template = None if decoder is None else decoder.chat_template(load_chat_template(folder))
+        made = ServedModel(name, model, task, decoder, engine, BatchQueue(name, limits.slots + limits.queue), template)
         if most is not None and made.bytes > most:
             made.close(drain=False)
             said = f"with its KV cache it takes {gibibytes(made.bytes)} where {gibibytes(most)} are allowed"

@@ -16,6 +16,7 @@ class RequestLimits:
     """What a request may hold at most; each is checked before a model works on it."""
 
     json_bytes: int = 2 * 2**20
+    chat_bytes: int = 16 * 2**20  # of a conversation, which may hold images
     json_depth: int = 32
     upload_bytes: int = 32 * 2**20
     upload_files: int = 32

@@ -119,7 +119,7 @@ async def stored_inputs(
             suffix = SUFFIX.search(file.filename or "")
             path = Path(folder.name) / f"{at}{suffix[0].lower() if suffix else ''}"
             name, data = shown_name(file), await file.read()
-            extents.append(await asyncio.to_thread(checked_extent, medium(task, state.limits), name, data))
+            extents.append(await asyncio.to_thread(checked_extent, medium(task, state.limits), name, data, FILE))
             path.write_bytes(data)
             paths.append(str(path))
     except BaseException:
@@ -157,17 +157,22 @@ def check_texts(task: Task, texts: Sequence[str]) -> None:
 
 def medium(task: Task, limits: RequestLimits) -> Medium | None:
     media: dict[str, Medium] = {
-        "images": Images(limits.image_pixels, frames=1000),
+        "images": images_within(limits),
         "sounds": Sounds(limits.audio_seconds),
     }
     return media.get(task.noun)
 
 
-def checked_extent(kind: Medium | None, name: str, data: bytes) -> tuple[int, ...]:
+def images_within(limits: RequestLimits) -> Images:
+    """What an image of a request may be; of an animated one the first frame is read."""
+    return Images(limits.image_pixels, frames=1000)
+
+
+def checked_extent(kind: Medium | None, name: str, data: bytes, param: str) -> tuple[int, ...]:
     try:
         return () if kind is None else kind.extent(data)
     except MediaError as flaw:
-        raise ApiError(400, f"{name} {flaw.said}", param=FILE) from None
+        raise ApiError(400, f"{name} {flaw.said}", param=param) from None
 
 
 def shown_name(file: UploadFile) -> str:

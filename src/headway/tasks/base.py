@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from headway.data.splits import DataSplits
     from headway.metrics.scores import Scores
     from headway.recipe import Recipe
+    from headway.tasks.causal_decoder import CausalDecoder
     from headway.tasks.tracing import TracedRun, TraceOptions
 
 ENCODED_TOGETHER = 256  # records that are encoded before the next are read
@@ -176,6 +177,10 @@ class Task(ABC):
     def baselines(self, model: nn.Module, data: BaselineData, found: EvalResult) -> Iterator[BaselineResult]:
         """Simple methods on the records that a model was evaluated on; the first knows nothing of the inputs."""
         return iter(())
+
+    def causal_decoder(self, model: nn.Module) -> CausalDecoder | None:
+        """What continues texts and conversations token by token, many at a time; None: nothing."""
+        return None
 
     @abstractmethod
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
@@ -329,20 +334,6 @@ class StreamTask(Task):
     @abstractmethod
     def stride(self, context: int) -> int:
         """How far apart spans begin, each of which has one token more, for a model that reads `context` tokens."""
-
-
-@runtime_checkable
-class StatefulLoss(Protocol):
-    """A task that may remember something from batch to batch: tensors, which travel with the run."""
-
-    def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
-        """What it begins with; None where nothing is remembered for this model."""
-
-    def loss_after(
-        self, model: nn.Module, batch: Any, memory: Mapping[str, Tensor]
-    ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """The loss after the batches that are remembered, and what is remembered then."""
-        ...
 
 
 @torch.inference_mode()

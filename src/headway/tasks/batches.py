@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -292,3 +292,17 @@ def copied(value: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda" and value.device.type == "cpu":
         return value.pin_memory().to(device, non_blocking=True)
     return value.to(device)
+
+
+@runtime_checkable
+class StatefulLoss(Protocol):
+    """A task that may remember something from batch to batch: tensors, which travel with the run."""
+
+    def memory(self, model: nn.Module) -> Mapping[str, Tensor] | None:
+        """What it begins with; None where nothing is remembered for this model."""
+
+    def loss_after(
+        self, model: nn.Module, batch: Any, memory: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The loss after the batches that are remembered, and what is remembered then."""
+        ...

@@ -27,6 +27,7 @@ from headway.generate.request import begin_of
 from headway.generate.session import context_of
 from headway.metrics.baselines import most_frequent
 from headway.metrics.captions import score_captions
+from headway.nn.image_words import Illustrated
 from headway.nn.trunk import Captioner, EncoderDecoder
 from headway.ops.losses import Baseline
 from headway.recipe import Recipe
@@ -41,6 +42,7 @@ from headway.tasks.caption_batches import (
     has_soft_attention,
     soft_loss,
 )
+from headway.tasks.causal_decoder import CausalDecoder
 from headway.tasks.ctc_speech import Transcribes, about_media
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
@@ -53,7 +55,7 @@ from headway.tasks.generation import (
     token_limit,
     writing_job,
 )
-from headway.tasks.image_prompt import ImagePrompt
+from headway.tasks.image_prompt import IllustratedDecoder, ImagePrompt
 from headway.tasks.inputs import ImageInput, Input, ModelInput, input_of
 from headway.tasks.media_tasks import (
     AUGMENTATIONS,
@@ -247,6 +249,14 @@ class WritesAboutMedia(TextsAboutMedia):
 
     def decoding_limits(self, options: GenerationOptions) -> dict[str, int]:
         return {"max_new_tokens": token_limit(self.settings, options, begun=len(self.opening(options.prompt)))}
+
+    def causal_decoder(self, model: nn.Module) -> CausalDecoder | None:
+        """Of a model that reads images among words: its texts and conversations may have any number of them."""
+        if self.prompt is None or self.tokenizer is None:
+            return None
+        assert isinstance(model, Illustrated)
+        assert isinstance(self.input, ImageInput)
+        return IllustratedDecoder(model.decoder, model, self.prompt, self.input, self.tokenizer, self.settings)
 
     def job(self, model: nn.Module, read: ModelInput, options: GenerationOptions) -> Job:
         assert isinstance(model, EncoderDecoder)

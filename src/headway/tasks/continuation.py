@@ -18,6 +18,7 @@ from headway.generate.sampling import GREEDY
 from headway.generate.session import context_of
 from headway.nn.trunk import Trunk, device_of
 from headway.tasks.batches import FittedRow
+from headway.tasks.causal_decoder import CausalDecoder, TextDecoder
 from headway.tasks.generation import (
     GREEDY_OPTIONS,
     WRITING,
@@ -82,6 +83,9 @@ class ContinuesInput(ReadsText):
     def job(self, model: nn.Module, prompts: list[list[int]], options: GenerationOptions) -> Job:
         assert isinstance(model, Trunk)
         return continuation_job(model, prompts, self.tokenizer, self.settings, options)
+
+    def causal_decoder(self, model: nn.Module) -> CausalDecoder | None:
+        return TextDecoder(model, self) if isinstance(model, Trunk) else None
 
     def following(self, prompt: list[int], found: Generated, stop: Stop) -> str:
         """The text that follows the prompt's: a word's first space belongs to it here, which it loses by itself."""

@@ -16,7 +16,7 @@ from headway.errors import counted
 from headway.nn.trunk import device_of
 from headway.recipe import Recipe
 from headway.system import gibibytes
-from headway.tasks.base import StatefulLoss
+from headway.tasks.batches import StatefulLoss
 from headway.tasks.results import EvalResult
 from headway.training.defaults import config_dim, weights_per_token
 from headway.training.groups import ENCODER, OUT, describe_reuse, freeze, groups, leave

@@ -19,7 +19,7 @@ from headway.data.shards import digest
 from headway.distributed.world import World
 from headway.errors import UserError
 from headway.system import keep_memory, usable_cores
-from headway.tasks.base import StatefulLoss
+from headway.tasks.batches import StatefulLoss
 from headway.training.build import require
 from headway.training.parallel import DDP, ProcessLayout, layout_of
 from headway.training.plan import OwnParts, Plan, plan

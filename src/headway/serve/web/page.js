@@ -42,12 +42,25 @@ async function pick(name) {
   $("about").textContent = about.chat ? "chats" : about.does;
   const files = about.reads === "images" || about.reads === "sounds";
   $("drop").hidden = !files;
-  $("dropped").textContent = `drop one of your ${about.reads} here, or choose a file`;
-  $("file").value = "";
-  $("text").hidden = files && !about.together;
+  dropNothing();
+  $("text").hidden = files && !about.together && !about.chat;
   $("text").placeholder = about.together ? "candidate texts, one on each line" : about.chat ? "a message" : `${about.reads}, for a model that ${about.does}`;
   $("options").hidden = !about.writes;
   $("send").disabled = false;
+}
+
+function dropNothing() {
+  $("dropped").textContent = `drop one of your ${about.reads} here, or choose a file`;
+  $("file").value = "";
+}
+
+function dataUri(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
 }
 
 function sampling() {
@@ -123,16 +136,20 @@ async function* events(response) {
   }
 }
 
-async function write(text, answer, signal) {
+async function write(text, file, answer, signal) {
   const chat = about.chat;
-  if (chat) messages.push({ role: "user", content: text });
+  const words = text.trim() ? [{ type: "text", text }] : [];
+  const content = file ? [{ type: "image_url", image_url: { url: await dataUri(file) } }, ...words] : text;
+  if (chat) messages.push({ role: "user", content });
   const how = { model: about.name, stream: true, ...sampling() };
   const body = chat ? { ...how, messages, logprobs: true, top_logprobs: 3 } : { ...how, prompt: text, logprobs: 3 };
   const path = chat ? "/v1/chat/completions" : "/v1/completions";
   const said = [];
+  let taken = false;
   try {
     const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
     if (!response.ok) throw new Error(await failure(response));
+    taken = true;
     showNote(answer, "the darker a token, the less likely it was; press one to see its probability");
     for await (const event of events(response)) {
       const choice = event.choices[0];
@@ -150,7 +167,8 @@ async function write(text, answer, signal) {
       if (choice.finish_reason === "length") showNote(answer, "ended by the number of tokens; raise it under Options");
     }
   } finally {
-    if (chat) messages.push({ role: "assistant", content: said.join("") });
+    if (chat && taken) messages.push({ role: "assistant", content: said.join("") });
+    else if (chat) messages.pop(); // what was refused is not said
   }
 }
 
@@ -225,11 +243,14 @@ async function ask() {
   $("stop").hidden = false;
   $("look").hidden = true;
   try {
-    if (about.continues) await write(text, answer, running.signal);
+    if (about.continues) await write(text, file, answer, running.signal);
     else await predict(text, file, answer, running.signal);
     last = { text, file };
-    $("look").hidden = false;
-    if (about.chat) $("text").value = "";
+    $("look").hidden = !file && !$("drop").hidden; // a message without its image is nothing to explore
+    if (about.chat) {
+      $("text").value = "";
+      if (file) dropNothing(); // the conversation goes on about it
+    }
   } catch (error) {
     if (error.name === "AbortError") showNote(answer, "stopped");
     else answer.append(element("div", "error", error.message));

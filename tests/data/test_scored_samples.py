@@ -23,7 +23,7 @@ PHOTOS = {f"photos/{at:02}.png": png(at) for at in range(COUNT)}
 TONES = {f"tones/{at:02}.wav": wav(at) for at in range(COUNT)}
 NUMBERS = [at / 4 for at in range(COUNT)]  # many, with fractions
 STARS = [at % 5 for at in range(COUNT)]
-REGRESSION = {"kind": data_kind("regression")}
+REGRESSION: dict[str, Any] = {"kind": data_kind("regression")}
 
 
 def table(head: str, *columns: list[Any], suffix: str = ".png") -> bytes:

@@ -274,6 +274,9 @@ KINDS = {
     "speech": "SPEECH",
     "series of numbers": "SERIES",
     "sets of vectors": "SETS",
+    "images with a number": "SCORED_IMAGES",
+    "sounds with a number": "SCORED_SOUNDS",
+    "series of numbers, one to be predicted": "SCORED_SERIES",
     "numbers over time": "ROWS",
 }
 

@@ -202,6 +202,12 @@ def write_examples(folder: Path) -> None:
     put(folder / "recordings", {f"{name}_{at}.wav": wav(at) for name in ("yes", "no") for at in range(3)})
     put(folder / "clips", {f"{at}.wav": wav(at, 8000) for at in numbers})
     images = {f"{at}.png": png(at) for at in numbers}
+    ages = "file,age\n" + "".join(f"{at}.png,{at * 7}.5\n" for at in numbers)
+    pitches = "file,pitch\n" + "".join(f"{at}.wav,{at * 7}.5\n" for at in numbers)
+    houses = "a,b,target\n" + "".join(f"{at},{at % 3},{at / 4}\n" for at in range(30))
+    put(folder, {"ages.csv": ages.encode(), "pitches.csv": pitches.encode(), "houses.csv": houses.encode()})
+    put(folder / "ages", images)
+    put(folder / "pitches", {f"{at}.wav": wav(at) for at in numbers})
     labels = "image,label\n" + "".join(f"{at}.png,{'cat' if at % 2 else 'dog'}\n" for at in numbers)
     captions = "".join(f'{{"image": "{at}.png", "captions": ["a dog", "an animal"]}}\n' for at in numbers)
     tarred(folder / "pictures.tar", {**images, "labels.csv": labels.encode()})

@@ -14,7 +14,7 @@ from torch import nn
 
 from headway.console import aligned
 from headway.data.checks import checking
-from headway.data.kinds import COMPOSED, HEARD, PICTURED, TEXTUAL, DataKind
+from headway.data.kinds import COMPOSED, HEARD, PICTURED, TEXTUAL, DataKind, are_alternatives
 from headway.data.named_splits import named_splits
 from headway.data.order import batched
 from headway.data.recognise import recognise
@@ -137,7 +137,7 @@ class EvalQuery:
             raise first.missing
         if first.kind is task.data_kind or task.data_kind is None:  # which no data can be for
             return task, first
-        both = first.kind in TABLES and task.data_kind in TABLES
+        both = {first.kind, task.data_kind} <= TABLES or are_alternatives(first.kind, task.data_kind)
         again = self.read(task.data_kind) if both and self.task is None else first
         if again.kind is not task.data_kind:  # the built-in set is what it is
             said = f"{named} {task.does}, but {first.description}"

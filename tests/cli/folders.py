@@ -32,7 +32,7 @@ def words(level: str, *, before: bool = False, after: bool = False, marks: int =
 
 
 def made(
-    name: str, config: Any, tokenizer: Tokenizer, kept: dict[str, Any], kind: str | None = None, seed: int = 1
+    name: str, config: Any, tokenizer: Tokenizer | None, kept: dict[str, Any], kind: str | None = None, seed: int = 1
 ) -> Model:
     model = architecture(name).build(config).eval()
     torch.manual_seed(seed)

@@ -362,11 +362,6 @@ def test_cells_that_cannot_be_learned_from(tmp_path: Path, case: str) -> None:
 
 
 REFUSED = {
-    "a quantity of numbers": (
-        "a.csv",
-        table("a,b,c,target", SCORES, COUNTS, STARS, SCORES),
-        "column target is a number for each row, and no task predicts it; make classes of it",
-    ),
     "questions without an answer": (
         "a.jsonl",
         objects(context=TEXTS, question=GERMAN),

@@ -107,6 +107,23 @@ def write_media(folder: Path) -> None:
     (folder / "moments.csv").write_text("\n".join(["ramp,wave", *moments]) + "\n", encoding="utf-8")
     sets = [{"points": heap, "label": f"c{at % 2}"} for at, heap in enumerate(heaps)]
     (folder / "sets.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in sets), encoding="utf-8")
+    write_scores(folder, series)
+
+
+def write_scores(folder: Path, series: Sequence[Sequence[Any]]) -> None:
+    """Tables with a number for each image, sound and series: how light, how loud, and how large on average."""
+    found = {
+        "light.csv": [(file, np.asarray(Image.open(file)).mean()) for file in sorted(folder.glob("photos/*/*.png"))],
+        "loud.csv": [
+            (file, soundfile.read(file)[0].std() + at / 100)  # no two alike: ranks of ties have no interval
+            for at, file in enumerate(sorted(folder.glob("sounds/*.wav")))
+        ],
+    }
+    for name, rows in found.items():
+        lines = [f"{file.relative_to(folder).as_posix()},{number:.4f}" for file, number in rows]
+        (folder / name).write_text("\n".join(["file,much", *lines]) + "\n", encoding="utf-8")
+    lines = [",".join(map(str, [*row[:-1], round(sum(row[:-1]), 3)])) for row in series]
+    (folder / "sums.csv").write_text("\n".join(["a,b,c,d,e,f,target", *lines]) + "\n", encoding="utf-8")
 
 
 def write_captions(folder: Path) -> None:
@@ -186,6 +203,10 @@ MORE: dict[str, dict[str, Any]] = {
     "questions": {**FAMILIES["classes"], "data.path": ("questions.jsonl",), "data.max_length": "12"},
     "chats": {**FAMILIES["gpt2"], "data.path": ("chats.jsonl",), "data.max_length": "96"},
     "series": {**FAMILIES["sets"], "data.path": ("series.csv",)},
+    "scored images": {**FAMILIES["resnet"], "data.path": ("light.csv",)},
+    "scored sounds": {**SOUNDS, **SMALL, "data.path": ("loud.csv",), "data.task": "regression"}
+    | {"data.validation_split": "0.4"},  # of six records a resample may be six times the same
+    "scored series": {**FAMILIES["sets"], "data.path": ("sums.csv",)},
 }
 
 STEPS = 24

@@ -55,6 +55,9 @@ FAMILY = {
     "speech-seq2seq": "dictation",
     "series-classification": "series",
     "set-classification": "sets",
+    "image-regression": "scored images",
+    "sound-regression": "scored sounds",
+    "series-regression": "scored series",
 }
 SHORT = {"train.steps": "2", "train.evaluate_every": "1", "train.threads": "1"}
 

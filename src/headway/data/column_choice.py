@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from headway.data.kinds import DataKind
-from headway.data.records import DataQuery
-from headway.data.table import as_number
+from headway.data.records import DataQuery, as_number
 from headway.data.table_preview import (
     BESIDES,
     CONTEXT,
     LABEL,
     LANGUAGE,
+    MISSING,
     SOURCE,
     TAGS,
     TARGET,
@@ -188,6 +188,25 @@ def is_quantity(values: Sequence[str]) -> bool:
     """Whether values are more different numbers than classes have: with fractions, or hardly any of them twice."""
     numbers = {number for value in values if (number := as_number(value)) is not None}
     return len(numbers) > MAX_GRADES and (any(number % 1 for number in numbers) or 2 * len(numbers) > len(values))
+
+
+def are_scores(table: TablePreview, column: int, *, labels: bool) -> bool:
+    """Whether a column has numbers to be predicted: many different ones, or fractions where they are no `labels`."""
+    values = table.values(column)
+    if share_of_numbers(values) < MIN_SCORE_SHARE:
+        return False
+    # a class is no number with a fraction in JSON
+    return is_quantity(values) or (has_fractions(values) and (table.dialect is None or not labels))
+
+
+def share_of_numbers(values: Sequence[str]) -> float:
+    """The share of numbers among the values that are there; a record without one is told later."""
+    there = [value for value in values if value.strip().casefold() not in MISSING]
+    return sum(as_number(value) is not None for value in there) / max(1, len(there))
+
+
+def has_fractions(values: Sequence[str]) -> bool:
+    return any((as_number(value) or 0) % 1 for value in values)
 
 
 def refuse_mixed(table: TablePreview, query: DataQuery, suffix: str, columns: tuple[int, ...]) -> None:

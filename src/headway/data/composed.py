@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from headway.data.kinds import DataKind
-from headway.data.records import FileSource, Record, RecordSource
-from headway.data.table import JsonLines, as_number, read_value, shortened
+from headway.data.records import FileSource, Record, RecordSource, as_number
+from headway.data.table import JsonLines, read_value, shortened
 from headway.data.text_lines import Flaw, Problem
 from headway.errors import UserError
 

@@ -16,26 +16,28 @@ from headway.data.column_choice import (
     MAX_LABEL,
     MIN_SCORE_SHARE,
     SEVERAL,
+    are_scores,
     by_names,
     combined,
     described,
     doubted_header,
     guessed,
+    has_fractions,
     is_quantity,
     look_like_labels,
     look_like_tags,
     refuse_mixed,
+    share_of_numbers,
 )
 from headway.data.composed import FALSE, PAIR, TRUE, ComposedRows, JsonCells, as_cell, labels_of_cell, squad_file
 from headway.data.kinds import COMPOSED, DataKind
-from headway.data.records import DataQuery, RecognisedData, RecordSource
-from headway.data.table import Table, as_number, row_count
+from headway.data.records import DataQuery, RecognisedData, RecordSource, as_number
+from headway.data.table import Table, row_count
 from headway.data.table_preview import (
     BESIDES,
     CONTEXT,
     LABEL,
     LANGUAGE,
-    MISSING,
     PAIRED,
     SCORE,
     TAGS,
@@ -214,7 +216,7 @@ def mean_words(table: TablePreview, column: int) -> float:
 def pair_kind(table: TablePreview, about: int) -> DataKind:
     """A number where most values have a fraction, or are many; else a label."""
     numbers = [number for value in table.values(about) if (number := as_number(value)) is not None]
-    most = share_of_numbers(table, about) >= MIN_SCORE_SHARE
+    most = share_of_numbers(table.values(about)) >= MIN_SCORE_SHARE
     scored = any(number % 1 for number in numbers) or is_quantity(table.values(about)) or table.name(about) in SCORE
     return DataKind.PAIR_SCORES if most and scored else DataKind.PAIR_LABELS
 
@@ -234,7 +236,7 @@ def find_labelled_pair(table: TablePreview, sure: bool) -> Composition | None:
 def find_scores(table: TablePreview, sure: bool) -> Composition | None:
     """A text, and the only column of numbers beside it, or the one that is named like a score."""
     candidates = [at for at in table.columns_besides(BESIDES) if at not in table.lists]
-    numeric = [at for at in candidates if share_of_numbers(table, at) >= MIN_SCORE_SHARE]
+    numeric = [at for at in candidates if share_of_numbers(table.values(at)) >= MIN_SCORE_SHARE]
     texts = [at for at in candidates if at not in numeric]
     named = [at for at in texts if table.name(at) in TEXT]
     text = named[0] if len(named) == 1 else texts[0] if len(texts) == 1 else None
@@ -244,25 +246,17 @@ def find_scores(table: TablePreview, sure: bool) -> Composition | None:
     return Composition(DataKind.SCORES, (text, scores[0]))
 
 
-def share_of_numbers(table: TablePreview, column: int) -> float:
-    """The share of numbers among the values that are there; a record without one is told later."""
-    there = [value for value in table.values(column) if value.strip().casefold() not in MISSING]
-    return sum(as_number(value) is not None for value in there) / max(1, len(there))
-
-
 def is_score(table: TablePreview, column: int, text: int) -> bool:
     """Whether a column has many different numbers, or fractions beside texts that are no calculations."""
     values = table.values(column)
-    if share_of_numbers(table, column) < MIN_SCORE_SHARE:
+    if share_of_numbers(values) < MIN_SCORE_SHARE:
         return False
-    fractions = any((as_number(value) or 0) % 1 for value in values)
-    if fractions and table.dialect is None:
-        return True  # a class is no number with a fraction in JSON
     choice = guessed(table, (text, column))
-    if table.name(column) in SCORE or choice is None or choice[0] is DataKind.LABELS:
-        return is_quantity(values) or (fractions and (choice is None or choice[0] is not DataKind.LABELS))
+    labels = choice is not None and choice[0] is DataKind.LABELS
+    if table.name(column) in SCORE or choice is None or labels:
+        return are_scores(table, column, labels=labels)
     digits = sum(any(map(str.isdigit, value)) for value in table.values(text))
-    return fractions and 2 * digits < len(table.rows)
+    return has_fractions(values) and (table.dialect is None or 2 * digits < len(table.rows))
 
 
 def find_label_sets(table: TablePreview, sure: bool) -> Composition | None:

@@ -172,7 +172,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 def recognise_idx(query: DataQuery) -> RecognisedData | None:
     """Images of one size and, unless they are learned from without, their labels; None for other files."""
-    if query.kind not in (None, DataKind.IMAGES):
+    if query.kind not in (None, DataKind.IMAGES, DataKind.SCORED_IMAGES):
         return None
     images, others = image_files(query.paths)
     if not images:
@@ -183,7 +183,7 @@ def recognise_idx(query: DataQuery) -> RecognisedData | None:
     labels = "" if query.nameless else " and labels"
     said = f"{sum(shape[0] for shape in shapes):,} images of {shape_text(shapes[0][1:])} pixels{labels}{left}"
     why = f"{listed(map(str, images), 3)}: {said}"
-    return RecognisedData(DataKind.IMAGES, sources, why, query.paths, unlabelled=query.nameless)
+    return RecognisedData(query.kind or DataKind.IMAGES, sources, why, query.paths, unlabelled=query.nameless)
 
 
 def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:

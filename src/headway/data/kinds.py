@@ -25,6 +25,9 @@ class DataKind(Enum):
     SPEECH = "transcribed sounds"
     SERIES = "labelled series of numbers"
     SETS = "labelled sets of vectors"
+    SCORED_IMAGES = "scored images"
+    SCORED_SOUNDS = "scored sounds"
+    SCORED_SERIES = "scored series of numbers"
     ROWS = "rows of numbers over time"
 
 
@@ -34,12 +37,27 @@ COMPOSED = frozenset(
     {DataKind.PAIR_LABELS, DataKind.SCORES, DataKind.PAIR_SCORES, DataKind.LABEL_SETS, DataKind.ANSWERS}
 )
 TEXTUAL = frozenset({DataKind.PAIRS, DataKind.LABELS, DataKind.TAGS, DataKind.TEXTS}) | COMPOSED | DIALOGUE  # words
-PICTURED = frozenset({DataKind.IMAGES, DataKind.CAPTIONS})  # records name an image
-HEARD = frozenset({DataKind.SOUNDS, DataKind.SPEECH})  # records name a sound
-NUMERIC = frozenset({DataKind.SERIES, DataKind.SETS, DataKind.ROWS})  # records are numbers
+PICTURED = frozenset({DataKind.IMAGES, DataKind.CAPTIONS, DataKind.SCORED_IMAGES})  # records name an image
+HEARD = frozenset({DataKind.SOUNDS, DataKind.SPEECH, DataKind.SCORED_SOUNDS})  # records name a sound
+# records are numbers
+NUMERIC = frozenset({DataKind.SERIES, DataKind.SETS, DataKind.ROWS, DataKind.SCORED_SERIES})
+# the second field is a number
+SCORED = frozenset(
+    {
+        *(DataKind.SCORES, DataKind.PAIR_SCORES),
+        *(DataKind.SCORED_IMAGES, DataKind.SCORED_SOUNDS, DataKind.SCORED_SERIES),
+    }
+)
 # the second field is a class
 LABELLED = frozenset(
     {DataKind.LABELS, DataKind.PAIR_LABELS, DataKind.IMAGES, DataKind.SOUNDS, DataKind.SERIES, DataKind.SETS}
 )
+# kinds that a table which names images or sounds, or a table of numbers, may be
+ALTERNATIVES = (PICTURED, HEARD, NUMERIC - {DataKind.SETS})
 STREAMED = frozenset({DataKind.TEXTS, DataKind.ROWS})  # records go on from one to the next
 ENDLESS = frozenset({DataKind.TEXTS}) | DIALOGUE | NUMERIC  # what is not measured in characters
+
+
+def are_alternatives(first: DataKind, second: DataKind) -> bool:
+    """Whether the same images, sounds or series may be taken for either, by the values that are said of them."""
+    return bool({first, second} & SCORED) and any({first, second} <= kinds for kinds in ALTERNATIVES)

@@ -17,11 +17,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.data.column_choice import ColumnChoice, described, is_quantity
+from headway.data.column_choice import ColumnChoice, are_scores, described
 from headway.data.kinds import NUMERIC, DataKind
-from headway.data.records import DataQuery, RecognisedData, Record, records
-from headway.data.table import JsonLines, Table, as_number, is_number, row_count, shortened
-from headway.data.table_preview import BESIDES, LABEL, TablePreview, is_numeric, preview_rows, sample_objects, words
+from headway.data.records import DataQuery, RecognisedData, Record, as_number, is_number, records
+from headway.data.table import JsonLines, Table, row_count, shortened
+from headway.data.table_preview import (
+    BESIDES,
+    LABEL,
+    SCORE,
+    TablePreview,
+    is_numeric,
+    preview_rows,
+    sample_objects,
+    words,
+)
 from headway.data.text_lines import OBJECT_SUFFIXES, Flaw, Problem, check_file, suffix_of
 from headway.errors import UserError, counted, listed
 
@@ -45,8 +54,8 @@ def written(rows: Sequence[Sequence[float]]) -> str:
 class NumberTable(Table):
     """Rows of numbers.
 
-    Where `labelled`, each row is a series over time with its label in the last column; else each row is a moment, and
-    all are one long record that goes on from row to row.
+    Where `labelled`, each row is a series over time with its label, or its number, in the last column; else each row is
+    a moment, and all are one long record that goes on from row to row.
     """
 
     labelled: bool = False
@@ -120,7 +129,7 @@ def recognise_numbers(query: DataQuery) -> RecognisedData | None:
 
 
 def recognise_rows(query: DataQuery) -> RecognisedData | None:
-    """Tables of numbers; a label makes each row a record, without one they are moments."""
+    """Tables of numbers; a label, or a number to predict, makes each row a record, without one they are moments."""
     sources: list[NumberTable] = []
     lines, kind, columns_said = 0, query.kind, ""
     for file in query.paths:
@@ -130,14 +139,14 @@ def recognise_rows(query: DataQuery) -> RecognisedData | None:
             return None
         kind, columns = chosen
         assert preview.dialect is not None
-        labelled = kind is DataKind.SERIES
+        labelled = kind is not DataKind.ROWS
         sources.append(NumberTable(file, preview.dialect, preview.width, columns, preview.names, labelled))
         lines += row_count(file) - preview.header_lines
         columns_said = columns_said or (described(preview, columns) if preview.names else "")
     assert kind is not None
-    labelled = kind is DataKind.SERIES
-    numbers = counted(len(sources[0].chosen) - labelled, "number")
-    said = f"{counted(lines, 'line')} of {numbers}{' and a label' if labelled else ''}{columns_said}"
+    said_of = {DataKind.SERIES: " and a label", DataKind.SCORED_SERIES: " and the one to predict"}.get(kind, "")
+    numbers = counted(len(sources[0].chosen) - bool(said_of), "number")
+    said = f"{counted(lines, 'line')} of {numbers}{said_of}{columns_said}"
     return RecognisedData(kind, tuple(sources), f"{listed(map(str, query.paths), 3)}: {said}")
 
 
@@ -151,22 +160,22 @@ def numeric(preview: TablePreview, column: int) -> bool:
 
 
 def number_columns(preview: TablePreview, query: DataQuery, kind: DataKind | None) -> ColumnChoice | None:
-    """Series or rows over time, and the columns: those of numbers, then that of the label."""
+    """Series or rows over time, and the columns: those of numbers, then that of the label or number to predict."""
     columns = tuple(preview.find(column) for column in query.columns) or preview.columns_besides(BESIDES | TIME)
     if kind is DataKind.ROWS and query.columns:
         return kind, columns
     timed = any(preview.name(at) in TIME for at in range(preview.width))
     label = [] if kind is DataKind.ROWS else label_columns(preview, columns, kind, timed)
+    label = [columns[-1]] if kind is DataKind.SCORED_SERIES and query.columns else label
     numbers = tuple(at for at in columns if at not in label[:1] and numeric(preview, at))
     if kind is None and label and are_columns_of_labels(preview, label[0], numbers):
         return None
     enough = len(numbers) >= (1 if kind is not None or timed else min_numbers(preview, label))
     if enough and len(label) < 2 and len(numbers) + len(label) == len(columns):
-        if kind is None and label and is_quantity(preview.values(label[0])):
-            said = f"{preview.file}: column {preview.name(label[0])} is a number for each row, and no task predicts it"
-            do = "make classes of it, such as low and high, or choose a task for rows over time (data.task)"
-            raise UserError(said, do=do)
-        return (DataKind.SERIES, (*numbers, *label)) if label else (DataKind.ROWS, numbers)
+        if not label:
+            return DataKind.ROWS, numbers
+        scored = kind is DataKind.SCORED_SERIES or (kind is None and are_scores(preview, label[0], labels=True))
+        return DataKind.SCORED_SERIES if scored else DataKind.SERIES, (*numbers, *label)
     if kind is None:
         return None
     said = f"{preview.file} has other columns than of numbers and one label"
@@ -190,11 +199,26 @@ def min_numbers(preview: TablePreview, label: Sequence[int]) -> int:
 
 def label_columns(preview: TablePreview, columns: Sequence[int], kind: DataKind | None, timed: bool) -> list[int]:
     """Columns that look like a label: by their names, by having no numbers, or by being the last of a series."""
+    if kind is DataKind.SCORED_SERIES:
+        return number_to_predict(preview, columns)
     named = [at for at in columns if preview.name(at) in LABELS]
     if timed and kind is None:
         named = [at for at in named if not numeric(preview, at)]  # beside a time, y is a number like the others
     found = named or [at for at in columns if not numeric(preview, at)]
     return found or ([columns[-1]] if kind is DataKind.SERIES else [])
+
+
+def number_to_predict(preview: TablePreview, columns: Sequence[int]) -> list[int]:
+    """The column that is named like a label or a score, else the last one."""
+    named = [at for at in columns if preview.name(at) in LABELS | SCORE]
+    return named if len(named) == 1 else list(columns[-1:])
+
+
+def has_only_numbers(query: DataQuery, file: Path) -> bool:
+    """Whether the columns of a table, requested or all, are two of numbers or more."""
+    preview = preview_rows(query, file, table_suffix(file))
+    columns = tuple(preview.find(column) for column in query.columns) or preview.columns_besides(BESIDES | TIME)
+    return len(columns) > 1 and all(numeric(preview, at) for at in columns)
 
 
 def recognise_sets(query: DataQuery) -> RecognisedData | None:

@@ -19,9 +19,9 @@ from headway.data.composed_columns import recognise_composed
 from headway.data.conll import recognise_conll
 from headway.data.conversations import recognise_conversations
 from headway.data.kinds import NUMERIC, TEXTUAL, DataKind
-from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile
+from headway.data.records import DataQuery, ParallelFiles, RecognisedData, RecordSource, TextFile, as_number
 from headway.data.shards import hash_of
-from headway.data.table import Table, as_number, row_count
+from headway.data.table import Table, row_count
 from headway.data.table_preview import media_column, preview_rows, preview_texts
 from headway.data.text_lines import (
     ARCHIVE_SUFFIXES,
@@ -83,6 +83,8 @@ def recognise(
 
 
 def recognise_files(query: DataQuery) -> RecognisedData:
+    if query.kind is DataKind.SCORES:
+        query = replace(query, kind=scored_kind(query))
     paths, kind, columns, label_from = query.paths, query.kind, query.columns, query.label_from
     if found := recognise_conll(query):
         return found
@@ -105,6 +107,21 @@ def recognise_files(query: DataQuery) -> RecognisedData:
         said = f"{listed(map(str, files), 3)}: tables and texts cannot be read together"
         raise UserError(said, do="give the tables, or the texts")
     return tables(query, files)
+
+
+def scored_kind(query: DataQuery) -> DataKind:
+    """What is scored where numbers are asked for: images, sounds or series where files hold them, else texts."""
+    suffixes = {suffix_of(path) for path in query.paths}
+    plain = suffixes <= {*TABLE_SUFFIXES, ".txt"} and all(path.is_file() for path in query.paths)
+    if not plain or any(suffix_of(path) != ".txt" and media_column(query, path) for path in query.paths):
+        from headway.data.recognise_media import scored_medium  # late: texts need no code of media
+
+        return scored_medium(query) or DataKind.SCORES
+    if suffixes <= {".csv", ".tsv"}:
+        from headway.data.numbers import has_only_numbers  # late, too
+
+        return DataKind.SCORED_SERIES if has_only_numbers(query, query.paths[0]) else DataKind.SCORES
+    return DataKind.SCORES
 
 
 def no_table(named: str) -> UserError:

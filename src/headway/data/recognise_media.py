@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from headway.data.column_choice import look_like_labels, spelled
-from headway.data.idx import idx_inputs
+from headway.data.composed import JsonCells
+from headway.data.idx import idx_inputs, image_files
 from headway.data.images import Images
-from headway.data.kinds import HEARD, PICTURED, DataKind
+from headway.data.kinds import HEARD, PICTURED, SCORED, DataKind
+from headway.data.media_columns import KINDS, NAMES, SCORED_KINDS, MediaColumn, find_names
 from headway.data.media_sources import (
     ClassFolders,
     FileSet,
@@ -35,25 +36,19 @@ from headway.data.shards import digest
 from headway.data.sidecars import SidecarFiles, archives_in, choose_sidecars
 from headway.data.sounds import Sounds, commonest, rate_of
 from headway.data.table import JsonLines, TextLists, row_count
-from headway.data.table_preview import BESIDES, CAPTION, LABEL, TEXT, TRANSCRIPT, TablePreview, media_column
+from headway.data.table_preview import media_column
 from headway.data.text_lines import MEDIA_SUFFIXES, PARTS, TABLE_SUFFIXES, MediaLocation, leads_outside, suffix_of
 from headway.errors import UserError, counted, listed
 
 HOMES = ("images", "image", "img", "photos", "pictures", "audio", "sounds", "clips", "recordings", "wavs", "wav")
 ALLOWED = "class folders; a folder or .tar archive of files with a table (.csv, .tsv, .jsonl) in it or beside it"
-# by medium: with a class, with texts
-KINDS = {"image": (DataKind.IMAGES, DataKind.CAPTIONS), "sound": (DataKind.SOUNDS, DataKind.SPEECH)}
-NAMES = {
-    DataKind.IMAGES: LABEL,
-    DataKind.SOUNDS: LABEL,
-    DataKind.CAPTIONS: CAPTION | TEXT,
-    DataKind.SPEECH: TRANSCRIPT | TEXT,
-}
 TEXT_NOUNS = {  # what is said about a file, one and several
     DataKind.IMAGES: ("class", "classes"),
     DataKind.SOUNDS: ("class", "classes"),
     DataKind.CAPTIONS: ("caption", "captions"),
     DataKind.SPEECH: ("transcript", "transcripts"),
+    DataKind.SCORED_IMAGES: ("value", "values"),
+    DataKind.SCORED_SOUNDS: ("value", "values"),
 }
 
 
@@ -61,10 +56,8 @@ def recognise_media(query: DataQuery) -> RecognisedData | None:
     """Images or sounds; None where something else was given."""
     if query.kind is not None and query.kind not in PICTURED | HEARD:
         return None
-    shards = {path: archives for path in query.paths if (archives := archives_in(path))}
-    pools = [pool for path in query.paths for pool in shards.get(path) or filter(None, [pool_at(path)])]
-    tables = [path for path in query.paths if is_table(path)]
-    if not all(path in shards or path in tables or pool_at(path) for path in query.paths):
+    tables, pools = [path for path in query.paths if is_table(path)], pools_at(query.paths)
+    if not all(path in tables or pools_at([path]) for path in query.paths):
         return refuse_single(query)
     if len(tables) > 1 or (tables and len(pools) > 1):
         if not pools:
@@ -84,6 +77,24 @@ def recognise_media(query: DataQuery) -> RecognisedData | None:
     return tabled(query, naming, pool)
 
 
+def scored_medium(query: DataQuery) -> DataKind | None:
+    """Scored images or sounds, by what files or the tables that name them hold; None where these are neither."""
+    if image_files(query.paths)[0]:
+        return DataKind.SCORED_IMAGES
+    pools = pools_at(query.paths)
+    for table in filter(is_table, query.paths):
+        if found := media_column(query, table):
+            naming = MediaColumn(*found)
+            mentioned = not pools and len(naming.others) > 1 and pool_beside(naming, ()) is None
+            return None if mentioned else SCORED_KINDS[naming.noun]
+    return SCORED_KINDS[medium_in(query, pools[0])] if pools else None
+
+
+def pools_at(paths: Sequence[Path]) -> list[FileSet]:
+    """Folders and archives of images or sounds, and archives in folders."""
+    return [pool for path in paths for pool in archives_in(path) or filter(None, [pool_at(path)])]
+
+
 def refuse_single(query: DataQuery) -> None:
     """A file that is one image or one sound is nothing to learn from."""
     for path in query.paths:
@@ -93,54 +104,6 @@ def refuse_single(query: DataQuery) -> None:
     if query.kind is not None:
         nouns = "images" if query.kind in PICTURED else "sounds"
         raise UserError(f"{listed(map(str, query.paths), 3)}: no {nouns} are there", allowed=ALLOWED)
-
-
-@dataclass(frozen=True)
-class MediaColumn:
-    """A table one of whose columns names images or sounds."""
-
-    preview: TablePreview
-    column: int
-    noun: str  # image or sound
-
-    @property
-    def file(self) -> Path:
-        return self.preview.file
-
-    @property
-    def names(self) -> list[str]:
-        """The first names."""
-        return self.preview.values(self.column)[:50]
-
-    @property
-    def others(self) -> tuple[int, ...]:
-        """Columns that may say something about the files."""
-        return tuple(at for at in self.preview.columns_besides(BESIDES) if at != self.column)
-
-    def choose(self, query: DataQuery) -> tuple[DataKind, int]:
-        """The kind, and the column of the texts: by the names of columns; else, where one is left, by its values."""
-        table = self.preview
-        others = tuple(table.find(column) for column in query.columns[1:]) or self.others
-        kinds = (query.kind,) if query.kind else KINDS[self.noun]
-        for kind in kinds:
-            named = [at for at in others if table.name(at) in NAMES[kind]]
-            if len(named) == 1:
-                return kind, named[0]
-        if len(others) != 1:
-            names = table.names or tuple(range(1, table.width + 1))
-            example = spelled([names[self.column], names[others[-1]] if others else "…"])
-            said = f"{table.file} names files and nothing says what else in it is meant"
-            do = f"choose two columns, as in data.columns {example}"
-            raise UserError(f"{said} ({listed(map(str, names))})", do=do)
-        (text,) = others
-        classes = text not in table.lists and look_like_labels(table.values(text), table.values(self.column))
-        return kinds[0] if classes or len(kinds) == 1 else kinds[1], text
-
-
-def find_names(query: DataQuery, file: Path) -> MediaColumn | None:
-    """The column that names files; None where there is none, or where other data is wanted."""
-    found = media_column(query, file)
-    return MediaColumn(*found) if found and query.kind in (None, *KINDS[found[2]]) else None
 
 
 def pooled(query: DataQuery, pool: FileSet) -> RecognisedData:
@@ -188,7 +151,8 @@ def tabled(query: DataQuery, naming: MediaColumn, pool: FileSet | None) -> Recog
     captions = kind is DataKind.CAPTIONS
     source = naming.preview.source((naming.column, text))
     if isinstance(source, JsonLines):
-        source = TextLists(source.file, source.keys, captions)
+        keys = source.file, source.keys
+        source = JsonCells(*keys) if kind in SCORED else TextLists(*keys, captions)
     names = list(named_like(pool, MEDIA_SUFFIXES[naming.noun]))
     medium, rates = exact(naming.noun, query, [pool.place(name) for name in names])
     within = isinstance(pool, TarFiles) and pool.path in table.parents
@@ -207,7 +171,7 @@ def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
     names = list(named_like(pool, MEDIA_SUFFIXES[noun]))
     medium, rates = exact(noun, query, [pool.place(name) for name in names])
     kinds = (query.kind,) if query.kind else KINDS[noun]
-    kind = KINDS[noun][0]
+    kind = SCORED_KINDS[noun] if query.kind in SCORED else KINDS[noun][0]
     if query.label_from is not None:
         kind = query.kind or kind
         source = LabelFromName(pool, medium, pattern=query.label_from, spaced=kind is DataKind.SPEECH)
@@ -219,7 +183,7 @@ def by_names(query: DataQuery, pool: FileSet) -> RecognisedData:
         source = SidecarFiles(pool, medium, suffix=found.suffix, key=found.key)
         said = f" with a {TEXT_NOUNS[kind][0]} each, in a {found.suffix} file of the same name"
     else:
-        source, said = ClassFolders(pool, medium), class_folders(query, pool, noun, names)
+        source, said = ClassFolders(pool, medium), class_folders(query, pool, kind, names)
     why = f"{pool.path}: {counted(len(names), noun)}{rates}{said}"
     others = [path for name in pool.names() if (path := PurePosixPath(name)).suffix.lower() not in medium.suffixes]
     own = source.suffix if isinstance(source, SidecarFiles) else None
@@ -251,9 +215,10 @@ def several_folders(names: Sequence[str]) -> bool:
     return len({PurePosixPath(name).parts[0] for name in names if "/" in name}) > 1
 
 
-def class_folders(query: DataQuery, pool: FileSet, noun: str, names: Sequence[str]) -> str:
+def class_folders(query: DataQuery, pool: FileSet, kind: DataKind, names: Sequence[str]) -> str:
     """The folders that are classes, for a sentence; a UserError where there are none, or they look like splits."""
-    kind, texts = KINDS[noun]
+    noun = "image" if kind in PICTURED else "sound"
+    _, texts = KINDS[noun]
     folders = Counter(PurePosixPath(name).parts[0] for name in names if "/" in name and not leads_outside(name))
     if query.kind is texts or not folders:
         raise unlabelled(pool, counted(len(names), noun), texts if query.kind is texts else kind)
@@ -274,7 +239,8 @@ def unlabelled(pool: FileSet, count: str, kind: DataKind) -> UserError:
     table = f"labels.csv (file,{text})" if classes else f"{texts}.tsv (file, tab, {text})"
     folders = "put each class into a folder of its own, or " if classes else ""
     without = ", or learn without classes, as in data.objective masked" if kind is DataKind.IMAGES else ""
-    do = f"{folders}add {table}, or take it from their names, as in data.label_from '([a-z]+)_'{without}"
+    pattern = "([0-9.]+)_" if kind in SCORED else "([a-z]+)_"
+    do = f"{folders}add {table}, or take it from their names, as in data.label_from {pattern!r}{without}"
     return UserError(f"{pool.path} holds {count} and nothing says the {texts}", do=do)
 
 
@@ -302,10 +268,12 @@ def joined(given: list[RecognisedData]) -> RecognisedData:
 def medium_in(query: DataQuery, pool: FileSet) -> str:
     """What the files are, image or sound; a UserError where they are both, or neither."""
     counts = {noun: len(list(named_like(pool, suffixes))) for noun, suffixes in MEDIA_SUFFIXES.items()}
-    nouns = [noun for noun, kinds in KINDS.items() if query.kind in kinds] or [n for n in counts if counts[n]]
+    media = {"image": PICTURED, "sound": HEARD}
+    nouns = [noun for noun, kinds in media.items() if query.kind in kinds] or [n for n in counts if counts[n]]
     if len(nouns) > 1:
         found = " and ".join(counted(counts[noun], noun) for noun in nouns)
-        do = "say which are meant with data.task images or data.task sounds"
+        asked = "say which are meant with data.task images or data.task sounds"
+        do = "give a folder of one of them" if query.kind in SCORED else asked
         raise UserError(f"{pool.path} holds {found}", do=do)
     if not nouns or not counts[nouns[0]]:
         what = f"{nouns[0]}s" if nouns else "images and no sounds"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.console import counted_within
-from headway.data.kinds import ENDLESS, TEXTUAL, DataKind
+from headway.data.kinds import ENDLESS, SCORED, TEXTUAL, DataKind
 from headway.data.text_lines import (
     CUT,
     Flaw,
@@ -39,6 +39,7 @@ BUILTIN = "dates"  # the name of the built-in data set
 PIECE_CHARACTERS = 2**16  # characters after which a piece ends where it may; at twice as many it ends anywhere
 MAX_SPEECH_RATE = 100  # characters a second: CTC writes at most one in each frame of 10 ms
 MAX_FIELD_CHARACTERS = 10_000  # characters of a text that is learned as one row
+MAX_FLOAT = 3e38  # what four bytes hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +321,9 @@ def checked(record: Record, source: RecordSource, kind: DataKind, longest: int) 
             return replace(record, fields=(" ".join(words), " ".join(tags)))
         said = f"{counted(len(words), 'word')} and {counted(len(tags), 'tag')}"
         return Problem(record.file, record.line, Flaw.COUNTS, said)
+    if kind in SCORED and as_number(record.fields[1]) is None:
+        said = f"{source.field_name(1)} is {record.fields[1][:40]!r}, not a number"
+        return Problem(record.file, record.line, Flaw.NUMBER, said)
     if kind is DataKind.SPEECH:
         samples, rate = record.extent
         characters, seconds = len(record.fields[1]), samples / rate
@@ -341,6 +345,19 @@ def flaw_of(text: str, kind: DataKind, longest: int) -> tuple[Flaw, str] | None:
     if kind not in ENDLESS and len(text) > longest:
         return Flaw.LONG, f"has {counted(len(text), 'character')} where {longest:,} are allowed"
     return None
+
+
+def as_number(cell: str) -> float | None:
+    """A number that four bytes can hold, as programs write it."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if is_number(value) and "_" not in cell else None
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_FLOAT
 
 
 def is_paths(data: Any) -> bool:

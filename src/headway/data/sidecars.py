@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from headway.data.column_choice import look_like_labels
-from headway.data.kinds import DataKind
+from headway.data.kinds import LABELLED, SCORED, DataKind
 from headway.data.media_sources import FileSet, FolderFiles, TarFiles, UnlabelledFiles, named_like
 from headway.data.table import as_text, flat, shortened, unique_keys
 from headway.data.text_lines import MAX_LINE_BYTES
@@ -80,7 +80,7 @@ def choose_sidecars(
                 if key := next((key for key in keys if key.rpartition(".")[2].casefold() in words[kind]), None):
                     return SidecarChoice(kind, suffix, key)
             continue
-        if suffix == ".cls" and not {*kinds} & {DataKind.IMAGES, DataKind.SOUNDS}:
+        if suffix == ".cls" and not {*kinds} & (LABELLED | SCORED):
             continue
         texts = [place.read(MAX_LINE_BYTES).decode("utf-8", "replace").strip() for place in places if place]
         classes = suffix == ".cls" or look_like_labels(texts, list(first))

@@ -39,7 +39,6 @@ from headway.data.text_lines import (
 from headway.errors import UserError, counted, listed, nearest
 
 MAX_QUOTED_LINES = 1000  # lines of a quoted cell: an unclosed quote takes no more with it, nor more than MAX_LINE_BYTES
-MAX_FLOAT = 3e38  # what four bytes hold
 SEPARATORS = (",", ";", "\t", "|")
 LONE_CR, STAND_IN = re.compile(r"\r(?!\n)"), "\ufdd0"  # a noncharacter of Unicode: no text has it
 TableRow: TypeAlias = tuple[int, tuple[str, ...]]  # the line where a row begins, and its cells
@@ -349,19 +348,6 @@ def as_texts(value: Any) -> tuple[str, ...] | None:
     if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
         return tuple(value)
     return None
-
-
-def as_number(cell: str) -> float | None:
-    """A number that four bytes can hold, as programs write it."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if is_number(value) and "_" not in cell else None
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_FLOAT
 
 
 def shortened(value: object) -> str:

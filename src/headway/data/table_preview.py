@@ -11,6 +11,7 @@ A file is sampled once for each `DataQuery`, whatever it is then tried as.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -18,14 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from headway.data.records import DataQuery, RecordSource
+from headway.data.records import DataQuery, RecordSource, as_number, is_number
 from headway.data.table import (
     Dialect,
     JsonLines,
     JsonRow,
     Table,
     TableRow,
-    as_number,
     as_text,
     as_texts,
     column_index,
@@ -197,7 +197,8 @@ def media_column(query: DataQuery, file: Path) -> tuple[TablePreview, int, str] 
 
 
 def media_cell(value: Any) -> str | tuple[str, ...] | None:
-    texts = as_texts(value)
+    """What may be the name of a file, or what is said about it: a text, a number, or several texts."""
+    texts = (json.dumps(value),) if is_number(value) else as_texts(value)
     return texts[0] if texts and len(texts) == 1 else texts
 
 

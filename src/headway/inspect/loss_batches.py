@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headway.data.kinds import DataKind
+from headway.data.kinds import LABELLED, SCORED
 from headway.data.order import batched, shuffled
 from headway.data.recognise_media import is_table, pool_at, tables_of
 from headway.data.records import is_builtin
@@ -109,7 +109,7 @@ class LossSource:
 def loss_source(model: Model, query: EvalQuery, named: str = "the model") -> LossSource:
     """The batches of a model, with a loss wherever the data says what is right; errors call the model `named`."""
     first = query.first if mentions_texts(query) else None
-    described = first is not None and first.kind not in (DataKind.IMAGES, DataKind.SOUNDS)
+    described = first is not None and first.kind not in LABELLED | SCORED
     if model.task.has_loss(model.model, described):
         task, data = query.fitted(model, first or query.first, named)
         task = task.without_augmentation()

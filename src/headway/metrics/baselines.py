@@ -109,6 +109,14 @@ def nearest_mean(vectors: Vectors, labels: Sequence[str], asked: Vectors) -> lis
     return [classes[at] for at in distances.argmin(1).tolist()]
 
 
+def mean_of_nearest(vectors: Vectors, numbers: Sequence[float], asked: Vectors, k: int) -> list[float]:
+    """The mean of the numbers of the k samples nearest to each that is asked for: N C and N numbers, M C → M."""
+    # |x − y|² without |y|², which is the same for all that are known
+    distances = (vectors**2).sum(1) - 2 * asked @ vectors.T  # M N
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.asarray(numbers, float)[order].mean(1).tolist()
+
+
 def nearest_neighbours(vectors: Vectors, labels: Sequence[str], k: int) -> list[str]:
     """The class of each sample by its k nearest others, each counting as much as its cosine: N C and N classes → N.
 

@@ -5,24 +5,20 @@ Axes:  B batch   K classes   R rows
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headway.data.numbers import is_number_table, table_rows, vectors
-from headway.data.order import batched, random_for
+from headway.data.order import batched
 from headway.data.records import Record
 from headway.data.splits import DataSplits, subsample
 from headway.data.transforms.compose import CutMix, Mixing, Mixup, OneOf, soft_targets
 from headway.distributed.sharing import shared
-from headway.errors import UserError, counted, listed
-from headway.metrics.baselines import Vectors, most_frequent, nearest_mean
+from headway.metrics.baselines import most_frequent, nearest_mean
 from headway.metrics.intervals import Share
 from headway.metrics.scores import Scores
 from headway.metrics.scoring import score_classes
@@ -32,18 +28,19 @@ from headway.tasks.base import TaskSetup
 from headway.tasks.batches import Batch, ClassPrediction, Row
 from headway.tasks.distillation import PredictsTargets
 from headway.tasks.generation import GREEDY_OPTIONS, GenerationOptions
-from headway.tasks.inputs import ImageInput, Input, MelInput, ModelInput, SeriesInput, ShownInput, input_of
-from headway.tasks.media_tasks import (
-    AUGMENTATIONS,
-    InputSetup,
-    MediaTask,
-    batch_size,
-    image_setup,
-    series_setup,
-    sound_setup,
-    stored_sample,
+from headway.tasks.inputs import Input, ModelInput
+from headway.tasks.media_samples import (
+    ANSWERED_TOGETHER,
+    BASELINE_SAMPLES,
+    PREDICTED_TOGETHER,
+    ReadsImages,
+    ReadsSeries,
+    ReadsSounds,
+    ReadsVectors,
+    SampleTask,
 )
-from headway.tasks.model_parts import ModelParts, labels_of
+from headway.tasks.media_tasks import batch_size, stored_sample
+from headway.tasks.model_parts import REGRESSION, ModelParts, labels_of, problem_of
 from headway.tasks.results import (
     DEFAULT_EVALUATION,
     BaselineData,
@@ -56,11 +53,8 @@ from headway.tasks.results import (
 )
 from headway.tasks.text_classification import Classification
 from headway.tasks.text_tasks import given
-from headway.tasks.tracing import InputSeries, ItemAxis, TracedRun, TraceOptions
+from headway.tasks.tracing import TracedRun, TraceOptions
 
-ANSWERED_TOGETHER = 64  # samples of an evaluation
-BASELINE_SAMPLES = 2000  # that are opened for the means of classes
-PREDICTED_TOGETHER = 32  # samples that a person names
 TOP = 5  # classes among which the right one may be
 MIXINGS: dict[str, Mixing] = {"mixup": Mixup(), "cutmix": CutMix()}
 
@@ -78,14 +72,10 @@ class MediaBatch(Batch):
 
 
 @dataclass(frozen=True, eq=False)
-class MediaClassification(Classification, MediaTask, PredictsTargets):
+class MediaClassification(Classification, SampleTask, PredictsTargets):
     """Predict the class of a sample; `mixing` makes images of two, and asks for the share of each."""
 
-    target = "sample"
-    columns = 3
-    things: ClassVar[str] = "samples"  # that scores count
-    reads: ClassVar[str]  # images, sounds or numbers
-    order: ClassVar[str | None] = None  # of numbers, in the model's config
+    mixings = MIXINGS
 
     input: Input
     labels: tuple[str, ...]
@@ -94,11 +84,6 @@ class MediaClassification(Classification, MediaTask, PredictsTargets):
     class_weights: tuple[float, ...] = ()
 
     # ---- from data, and from a model
-
-    @classmethod
-    @abstractmethod
-    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[Any]:
-        """How samples of data are read."""
 
     @classmethod
     def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
@@ -114,10 +99,10 @@ class MediaClassification(Classification, MediaTask, PredictsTargets):
     @classmethod
     def from_model(cls, parts: ModelParts) -> Self | None:
         labels = labels_of(parts, Classifier)
-        found = None if labels is None else input_of(parts)
-        if labels is None or found is None or found.noun != cls.reads:
+        if labels is None or problem_of(parts, len(labels)) == REGRESSION:
             return None
-        return cls(found, labels) if getattr(parts.config, "order", cls.order) == cls.order else None
+        found = cls.input_from(parts)
+        return None if found is None else cls(found, labels)
 
     # ---- learning
 
@@ -190,132 +175,39 @@ class MediaClassification(Classification, MediaTask, PredictsTargets):
         nearest = [one for some in asked for one in nearest_mean(known, labels, self.vectors(some))]
         yield BaselineResult("nearest class mean", self.scores(nearest, wanted))
 
-    def vectors(self, records: Sequence[Record]) -> Vectors:
-        """Samples as vectors, R C: all pixels of an image; of a series the mean and the deviation over time."""
-        plain, never = self.input.without_augmentation(), random_for("unused")
-        samples = (plain.load(record.handed[0], never) for record in records)
-        rows = [torch.cat([x.mean(0), x.std(0, correction=0)]) if x.dim() == 2 else x.flatten() for x in samples]
-        return torch.stack(rows).numpy()
-
-    def row_name(self, record: Record) -> str:
-        name = super().row_name(record)
-        return f"{record.fields[1]}: {name}" if record.place else name
-
     def trace(self, model: nn.Module, input: str, options: TraceOptions) -> TracedRun:
         shown = self.shown(model, input)
         return shown.run(model, lambda: model(*shown.read), self.class_choices())
 
 
-class ImageClassification(MediaClassification):
+class ImageClassification(ReadsImages, MediaClassification):
     """Predict the class of an image."""
 
     name = "image-classification"
     does = "names the class of an image"
-    things = reads = "images"
-    head = "classes"
-    architectures = (
-        *("vit", "deit", "beit", "dinov2", "dinov3", "swin", "swinv2", "mvit", "mvitv2"),
-        *("resnet", "convnext", "lrnet", "clip_image", "siglip_image"),
-    )
-    presets_by_size = ("resnet-nano", "resnet-18", "resnet-50")
-
-    @classmethod
-    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[ImageInput]:
-        return image_setup(recipe, splits, start, AUGMENTATIONS, ("crop",), besides=MIXINGS)
 
 
-class SoundClassification(MediaClassification):
+class SoundClassification(ReadsSounds, MediaClassification):
     """Predict the class of a sound."""
 
     name = "sound-classification"
     does = "names the class of a sound"
-    reads = "sounds"
-    head = "rows"
-    architectures = ("conformer", "ast")
-    presets_by_size = ("conformer-nano", "conformer-s")
-
-    @classmethod
-    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[MelInput]:
-        return sound_setup(recipe, splits, start)
 
 
 @dataclass(frozen=True, eq=False)
-class SeriesClassification(MediaClassification):
+class SeriesClassification(ReadsSeries, MediaClassification):
     """Predict the class of vectors in an order; rows of a table have `column_names`, and as many numbers."""
 
     name = "series-classification"
     does = "names the class of a series"
-    reads = "numbers"
-    architectures = ("vectors",)
-    presets_by_size = ("vectors-small",)
-    order = "series"
-
-    column_names: tuple[str | int, ...] = ()
-
-    @classmethod
-    def from_data(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> TaskSetup:
-        setup = super().from_data(splits, recipe, start)
-        assert isinstance(setup.task, cls)
-        *names, _ = splits.columns or ("",)  # the last one is the label
-        return replace(setup, task=replace(setup.task, column_names=tuple(names)))
-
-    @classmethod
-    def from_model(cls, parts: ModelParts) -> Self | None:
-        found = super().from_model(parts)
-        return None if found is None else replace(found, column_names=tuple(parts.extra_config.get("columns", ())))
-
-    def extra_config(self) -> Mapping[str, Any]:
-        return {**super().extra_config(), **({"columns": list(self.column_names)} if self.column_names else {})}
-
-    def inputs_named(self, given: str) -> list[str]:
-        """The rows of a table."""
-        if not is_number_table(given):
-            return [given]
-        return [row.replace(" ", "; ") for row in table_rows(Path(given), self.column_names)]
-
-    def locate(self, given: str) -> str:
-        found = super().locate(given)
-        count, wanted = found.count(";") + 1, len(self.column_names)
-        if wanted and count != wanted:
-            names = listed(map(str, self.column_names), 20)
-            raise UserError(f"{given[:60]!r} has {counted(count, 'number')}", allowed=f"{wanted}, which are {names}")
-        return found
-
-    def shown(self, model: nn.Module, given: str) -> ShownInput:
-        """Numbers of a table's row by the names of their columns; vectors in an order also as a series."""
-        found = super().shown(model, given)
-        if not self.column_names:
-            rows = tuple(map(tuple, vectors(self.locate(given)).tolist()))
-            names = tuple(f"column {at}" for at in range(1, len(rows[0]) + 1))
-            return found._replace(series=InputSeries(names, rows))
-        if found.axis is None or len(found.axis) != len(self.column_names):
-            return found
-        pairs = zip(self.column_names, found.axis.labels, strict=True)
-        return found._replace(axis=ItemAxis("columns", tuple(f"{name} = {number}" for name, number in pairs)))
-
-    @classmethod
-    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[SeriesInput]:
-        return vectors_setup(cls.order, splits, start)
 
 
-class SetClassification(MediaClassification):
+class SetClassification(ReadsVectors, MediaClassification):
     """Predict the class of vectors in no order."""
 
     name = "set-classification"
     does = "names the class of a set"
-    reads = "numbers"
-    architectures = ("vectors",)
-    presets_by_size = ("vectors-small",)
     order = "set"
-
-    @classmethod
-    def input_setup(cls, splits: DataSplits, recipe: Recipe, start: ModelParts | None) -> InputSetup[SeriesInput]:
-        return vectors_setup(cls.order, splits, start)
-
-
-def vectors_setup(order: str | None, splits: DataSplits, start: ModelParts | None) -> InputSetup[SeriesInput]:
-    found = series_setup(splits, start)
-    return found._replace(config={**found.config, "order": order})
 
 
 def ranked_classes(input: str, labels: Sequence[str], probabilities: Tensor) -> ClassProbabilities:

@@ -76,6 +76,15 @@ TASKS = {
         "media_classification:SeriesClassification", "series", "SERIES", "classification of series"
     ),
     "set-classification": TaskEntry("media_classification:SetClassification", "sets", "SETS", "classification of sets"),
+    "image-regression": TaskEntry(
+        "media_regression:ImageRegression", "image-regression", "SCORED_IMAGES", "regression of images"
+    ),
+    "sound-regression": TaskEntry(
+        "media_regression:SoundRegression", "sound-regression", "SCORED_SOUNDS", "regression of sounds"
+    ),
+    "series-regression": TaskEntry(
+        "media_regression:SeriesRegression", "series-regression", "SCORED_SERIES", "regression of series"
+    ),
     "media-embedding": TaskEntry("embedding:MediaEmbedding", goal="embeddings"),
     "text-embedding": TaskEntry("embedding:TextEmbedding", goal="embeddings"),
 }

@@ -23,7 +23,7 @@ from headway.data.shards import digest
 from headway.data.splits import DataSplits, WeightedPaths, split, split_by_names, without_test
 from headway.errors import UserError, counted, listed
 from headway.recipe import Recipe
-from headway.tasks.registry import data_entry, data_kind, sentence, unlabelled_tasks
+from headway.tasks.registry import TASKS, data_entry, data_kind, sentence, unlabelled_tasks
 from headway.zoo.presets import preset
 
 if TYPE_CHECKING:  # torch takes seconds to import, and what files hold is told before
@@ -82,6 +82,8 @@ def load_splits(recipe: Recipe, task: type[Task] | None = None, records: Iterabl
         header=data.header,
         group=data.group,
     )
+    if task is not None or data.task in TASKS:
+        check_kind(given, data_kind(data.task) if task is None else task.data_kind)
     if data.test_from is not None:
         given = without_test(given, data.test_from, "data.test_from")
     recognise_more = partial(
@@ -147,6 +149,13 @@ def held_back_from(whole: DataSplits, recipe: Recipe) -> DataSplits:
     if data.folds is None:
         return split(whole, data.validation_split, data.stratify, recipe.seed)
     return in_folds(whole, data.folds, data.fold, data.stratify, recipe.seed)
+
+
+def check_kind(given: RecognisedData, wanted: DataKind | None) -> None:
+    """Refuses images, sounds or series for a task on texts that is named: only `regression` stands for all of them."""
+    if given.kind is not wanted and wanted is not None:
+        word = data_entry(given.kind).word
+        raise UserError(f"{given.description}, no {wanted.value}", do=f"give others, or say data.task {word}")
 
 
 def check_groups(given: RecognisedData, validation: RecognisedData | None) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headway.data.records import is_builtin
+from headway.data.records import as_number, is_builtin
 from headway.data.shards import digest
-from headway.data.table import as_number
 from headway.errors import UserError, malformed
 from headway.recipe import Recipe, flat
 from headway.system import read_json, write_text

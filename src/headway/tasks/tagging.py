@@ -40,6 +40,7 @@ class Tagging(OneLabelTask):
     target = "word"
     head = "tokens"
     head_type = TokenClassifier
+    max_epochs = 10.0  # after more, sentences are known by heart (docs/LOG.md)
 
     @property
     def lr_factor(self) -> float:

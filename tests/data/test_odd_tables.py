@@ -202,6 +202,8 @@ def test_words_with_as_many_tags_are_no_label_sets(tmp_path: Path, names: tuple[
 LABEL_LISTS = [["a", "b"], ["b"], ["a", "c"], []] * (COUNT // 4)
 TEXT_LABEL, TEXT_SCORE = ("text", "labels"), ("text", "score")
 PARTS = [f"the {name} sat here" for name in NAMES]
+AGES = [str(at // 3) for at in range(2 * COUNT)]  # whole numbers that come again, more than classes have
+LONGER = [f"a {first}{second} of theirs" for first in "abcdefgh" for second in "klmnopqrst"]
 PLACED = [{"text": [one], "answer_start": [4]} for one in NAMES]
 COMPOSED = {  # of several cells: a kind, its columns, and the fields of the first record
     "lists of labels": ("a.jsonl", objects(text=TEXTS, labels=LABEL_LISTS), DataKind.LABEL_SETS, TEXT_LABEL, "a|b"),
@@ -235,6 +237,8 @@ COMPOSED = {  # of several cells: a kind, its columns, and the fields of the fir
     ),
     "a score": ("a.csv", table("text,score", TEXTS, SCORES).replace("number ", ""), DataKind.SCORES, TEXT_SCORE, None),
     "a whole score": ("a.csv", table("text,score", TEXTS, COUNTS), DataKind.SCORES, TEXT_SCORE, COUNTS[0]),
+    "ages": ("a.csv", table("text,age", LONGER, AGES), DataKind.SCORES, ("text", "age"), AGES[0]),
+    "pages": ("a.jsonl", objects(text=LONGER, pages=list(map(int, AGES))), DataKind.SCORES, ("text", "pages"), "0"),
     "a score as label": ("a.csv", table("text,label", TEXTS, SCORES), DataKind.SCORES, ("text", "label"), SCORES[0]),
     "a score of JSON": (
         "a.jsonl",

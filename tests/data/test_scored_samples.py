@@ -23,6 +23,7 @@ PHOTOS = {f"photos/{at:02}.png": png(at) for at in range(COUNT)}
 TONES = {f"tones/{at:02}.wav": wav(at) for at in range(COUNT)}
 NUMBERS = [at / 4 for at in range(COUNT)]  # many, with fractions
 STARS = [at % 5 for at in range(COUNT)]
+AGES = [at // 2 for at in range(COUNT)]  # whole numbers that come again, more than classes are
 REGRESSION: dict[str, Any] = {"kind": data_kind("regression")}
 
 
@@ -61,6 +62,22 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], dict[str, Any], DataKind, li
         DataKind.SCORED_IMAGES,
         list(range(COUNT)),
         "so regression of images",
+    ),
+    "whole numbers that come again": (
+        PHOTOS | {"photos.csv": table("file,age", AGES)},
+        ["photos.csv"],
+        {},
+        DataKind.SCORED_IMAGES,
+        AGES,
+        "so regression of images",
+    ),
+    "whole numbers without a name": (
+        TONES | {"tones.csv": table("", AGES, suffix=".wav").lstrip()},
+        ["tones.csv"],
+        {"header": "no"},
+        DataKind.SCORED_SOUNDS,
+        AGES,
+        "so regression of sounds",
     ),
     "few whole numbers": (
         PHOTOS | {"photos.csv": table("file,stars", STARS)},

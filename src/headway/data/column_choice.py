@@ -6,6 +6,7 @@ question with a context and no answer, records of several kinds in one file.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -190,13 +191,21 @@ def is_quantity(values: Sequence[str]) -> bool:
     return len(numbers) > MAX_GRADES and (any(number % 1 for number in numbers) or 2 * len(numbers) > len(values))
 
 
+def has_quantities(table: TablePreview, column: int) -> bool:
+    """Whether values are a quantity, or more different numbers than classes have beneath a name of no class or text."""
+    values = table.values(column)
+    named = set(re.split(r"[\W_]", table.name(column))) - {""}
+    other = bool(named) and not named & (LABEL | TARGET)
+    return is_quantity(values) or (other and len(set(values)) > MAX_GRADES)
+
+
 def are_scores(table: TablePreview, column: int, *, labels: bool) -> bool:
     """Whether a column has numbers to be predicted: many different ones, or fractions where they are no `labels`."""
     values = table.values(column)
     if share_of_numbers(values) < MIN_SCORE_SHARE:
         return False
     # a class is no number with a fraction in JSON
-    return is_quantity(values) or (has_fractions(values) and (table.dialect is None or not labels))
+    return has_quantities(table, column) or (has_fractions(values) and (table.dialect is None or not labels))
 
 
 def share_of_numbers(values: Sequence[str]) -> float:

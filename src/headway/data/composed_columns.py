@@ -23,7 +23,7 @@ from headway.data.column_choice import (
     doubted_header,
     guessed,
     has_fractions,
-    is_quantity,
+    has_quantities,
     look_like_labels,
     look_like_tags,
     refuse_mixed,
@@ -217,7 +217,7 @@ def pair_kind(table: TablePreview, about: int) -> DataKind:
     """A number where most values have a fraction, or are many; else a label."""
     numbers = [number for value in table.values(about) if (number := as_number(value)) is not None]
     most = share_of_numbers(table.values(about)) >= MIN_SCORE_SHARE
-    scored = any(number % 1 for number in numbers) or is_quantity(table.values(about)) or table.name(about) in SCORE
+    scored = any(number % 1 for number in numbers) or has_quantities(table, about) or table.name(about) in SCORE
     return DataKind.PAIR_SCORES if most and scored else DataKind.PAIR_LABELS
 
 
@@ -256,7 +256,8 @@ def is_score(table: TablePreview, column: int, text: int) -> bool:
     if table.name(column) in SCORE or choice is None or labels:
         return are_scores(table, column, labels=labels)
     digits = sum(any(map(str.isdigit, value)) for value in table.values(text))
-    return has_fractions(values) and (table.dialect is None or 2 * digits < len(table.rows))
+    wordy = 2 * digits < len(table.rows)
+    return (has_fractions(values) and (table.dialect is None or wordy)) or (wordy and has_quantities(table, column))
 
 
 def find_label_sets(table: TablePreview, sure: bool) -> Composition | None:

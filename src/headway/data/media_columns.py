@@ -87,7 +87,11 @@ class MediaColumn:
         return SCORED_KINDS[self.noun] if may_be and self.has_scores(column, kind is classes) else kind
 
     def has_scores(self, column: int, labels: bool) -> bool:
-        return column not in self.preview.lists and are_scores(self.preview, column, labels=labels)
+        """Whether a column has numbers to predict; any are where they are no classes, as a text is no number."""
+        if column in self.preview.lists:
+            return False
+        numbers = share_of_numbers(self.preview.values(column)) >= MIN_SCORE_SHARE
+        return numbers if not labels else are_scores(self.preview, column, labels=True)
 
     def suited(self, others: Sequence[int], kind: DataKind | None) -> tuple[int, ...]:
         """Of several columns those of numbers, where these are asked for; else, of JSON, those of no fractions."""

@@ -37,7 +37,8 @@ pytestmark = pytest.mark.slow
 # families whose answers can be typed in line by line and compared with the data
 WRITING = ("transformer", "rnn", "seq2seq", "t5", "dictation", "captions", "glimpses", "described")
 ANSWERED = (*WRITING, "speech", "classes", "votes", "tags", "vit", "resnet", "conformer", "sets", "series", "two texts")
-STRUCTURED = ("numbers", "scored pairs", "several labels", "questions")  # whose answers are no text
+SCORED = ("numbers", "scored pairs", "scored images", "scored sounds", "scored series")
+STRUCTURED = (*SCORED, "several labels", "questions")  # whose answers are no text
 MATCHED = ("clip", "clip over a swin")
 # tasks whose scores are no function of what `run` answers, and why
 UNANSWERED = {
@@ -223,8 +224,7 @@ def squad_scores(answers: list[str], wanted: list[str]) -> dict[str, float]:
 
 
 STRUCTURED_SCORES: dict[str, Callable[[list[Any], list[str]], dict[str, float]]] = {
-    "numbers": number_scores,
-    "scored pairs": number_scores,
+    **dict.fromkeys(SCORED, number_scores),
     "several labels": label_scores,
     "questions": squad_scores,
 }

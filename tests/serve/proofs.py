@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-from headway.serve.security import AccessRules
+from headway.serve.security import CHAT_PATH, AccessRules
 from headway.serve.serve_options import EngineLimits, ServeOptions
 from headway.serve.server_state import RequestLimits
 from headway.zoo import llama
@@ -234,13 +234,14 @@ def fuzzed_bodies_are_refused(place: Place, examples: int) -> None:
 
 def large_deep_and_tricky_bodies_are_refused(place: Place, size: int) -> None:
     """Bodies that would cost a careless server its memory, its stack or its time."""
+    limits = RequestLimits()
     with serving(place.folders) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         expected = golden(client)
         for path, about in TEXT_FIELDS.items():
             for text in texts(min(size, 300 if path == "/api/attention" else 390_000)):
                 found = client.post(path, json=about(text))
                 assert found.status_code in (200, 400), (path, text[:20], found.text[:200])
-            for body, kind, statuses in baits(size):
+            for body, kind, statuses in baits(size, limits.chat_bytes if path == CHAT_PATH else limits.json_bytes):
                 found = client.post(path, content=body, headers={"Content-Type": kind})
                 assert found.status_code in statuses, (path, body[:60], kind[:60], found.text[:200])
             for body in deep(size):
@@ -253,7 +254,7 @@ def large_deep_and_tricky_bodies_are_refused(place: Place, size: int) -> None:
 
 TEXT_FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
     COMPLETIONS: lambda text: {"model": "causal", "prompt": text, "stop": [text[:at] + "b" for at in range(150, 166)]},
-    "/v1/chat/completions": lambda text: {"model": "chat", "messages": [{"role": "user", "content": text}]},
+    CHAT_PATH: lambda text: {"model": "chat", "messages": [{"role": "user", "content": text}]},
     "/v1/embeddings": lambda text: {"model": "vectors", "input": text},
     "/api/predict": lambda text: {"model": "labels", "input": text},
     "/api/attention": lambda text: {"model": "pairs", "input": text},
@@ -265,13 +266,13 @@ def texts(size: int) -> list[str]:
     return [(part * size)[:size] for part in ("a", " ", "\\", "'s", "İ", "0", "a ", "[MASK]")]
 
 
-def baits(size: int) -> list[tuple[bytes, str, Sequence[int]]]:
-    """Bodies of about a `size`, or of one that is refused, their type, and the statuses that may answer them."""
+def baits(size: int, limit: int) -> list[tuple[bytes, str, Sequence[int]]]:
+    """Bodies of about a `size`, or beyond the limit, their type, and the statuses that may answer them."""
     plain, form = "application/json", "multipart/form-data; boundary=x"
     tricks = [b'"' + rb"\"" * (size // 2), b'""' * (size // 2), b"9" * size, b"-" * size, b"\xff" * size]
     name = f'Content-Disposition: form-data; name="model"; {"x=;" * 2000}'.encode()
     forms = [b"--x\r\n" * (size // 5), b"--x\r\n" + name, b"--x\r\n" + b"a" * size, b"\r\n--x" * (size // 5)]
-    large = json.dumps({"model": "causal", "prompt": "x" * (3 * 2**20)}).encode()
+    large = json.dumps({"model": "causal", "prompt": "x" * limit}).encode()
     return [
         (large, plain, (413,)),
         *((body, plain, (400,)) for body in tricks),

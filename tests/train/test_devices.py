@@ -55,8 +55,8 @@ WAYS = {
 }
 
 
-# a family whose predictions hardly differ yet: their last digits decide; the predictions themselves are compared
-UNSTEADY, CORRELATIONS = "scored pairs", ("pearson", "spearman")
+# families whose predictions hardly differ yet: their last digits decide; the predictions themselves are compared
+UNSTEADY, CORRELATIONS = ("scored pairs", "scored sounds"), ("pearson", "spearman")
 BASE = "chats"  # the family of the model that these go on from
 STARTED: dict[str, dict[str, Any]] = {
     "low rank": {"data.path": ("chats.jsonl",), "model.lora": "rank=2,alpha=4"},
